@@ -15,10 +15,11 @@ namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;
 
-// Of 64 x 64 channels: up to eight blocks have one, so that fewer leave most SMs idle.
+// Minimum number of 64 x 64-channel tiles in a group: at most eight thread blocks share a tile, so fewer tiles leave
+// most SMs idle.
 constexpr std::size_t kLeastTiles = 8;
 
-// Whether the operation might as well run in the place of a later one.
+// Returns whether the operation can be delayed to position `until`: no operation in between depends on its order.
 bool can_wait(const Tape& tape, std::size_t operation, std::size_t until) {
   const auto& all = tape.operations();
   for (std::size_t i = operation + 1; i < until; ++i) {
@@ -33,11 +34,11 @@ std::size_t input_bytes(const Operation& operation) {
   return sum;
 }
 
-// A pass, and that of several of its problems as one.
+// A pass and its batched pass, which runs several of its problems as one operation.
 struct Kind {
   const Pass* single;
   std::size_t most;
-  std::size_t taps;  // weights of a pair of channels
+  std::size_t taps;  // weights per (input channel, output channel) pair
   Case (*together)(const Case& single, std::size_t count);
 };
 
@@ -56,7 +57,7 @@ struct Group {
   std::vector<std::size_t> members;  // operations, in the tape's order
 };
 
-// Null where the operation runs alone.
+// Returns null where the operation is not batched.
 const Kind* kind_of(const Operation& operation, const Promotions& promotions) {
   static const Kind kinds[] = {kind<conv3x3::Wgrad, conv3x3::WgradBatch>(conv3x3::kMaxBatch, 9),
                                kind<gemm::Wgrad, gemm::WgradBatch>(gemm::kMaxBatch, 1)};
@@ -64,7 +65,7 @@ const Kind* kind_of(const Operation& operation, const Promotions& promotions) {
   for (const Kind& kind : kinds) {
     if (problem.pass != kind.single || size_of(problem.dtype) != 2) continue;
     if (promotions.choose(problem).reason == "--use") return nullptr;
-    // Of what only the naive version can, nothing is gained.
+    // Batching gains nothing where the naive version (number 1) would run the batch.
     return promotions.choose(kind.together(problem, 2)).version->number > 1 ? &kind : nullptr;
   }
   return nullptr;
@@ -77,7 +78,7 @@ bool fills_the_card(const Tape& tape, const Group& group) {
   return group.members.size() * weights >= kLeastTiles * 64 * 64;
 }
 
-// Those that are worth a group, and may be one.
+// Groups of operations that can run together and have enough tiles to be worth it.
 std::vector<Group> groups_of(const Tape& tape, const Promotions& promotions) {
   std::map<std::string, Group> open;  // by pass and problem
   std::vector<Group> closed;
@@ -115,7 +116,7 @@ Operation together(const Tape& tape, const Group& group) {
 }  // namespace
 
 Tape with_batches(Tape tape, const Promotions& promotions) {
-  std::map<std::size_t, Operation> in_place;  // of a group's last member
+  std::map<std::size_t, Operation> in_place;  // by the index of a group's last member
   std::vector<bool> moved(tape.operations().size());
   for (const Group& group : groups_of(tape, promotions)) {
     in_place.emplace(group.members.back(), together(tape, group));

@@ -1,4 +1,5 @@
-// Weights' gradients that nobody waits for until the step's end: those of layers of one shape run as one operation.
+// Batching of weight gradients: nothing reads them until the end of the step, so layers of the same shape share one
+// operation.
 #pragma once
 
 #include "runtime/promoted.h"
@@ -6,10 +7,10 @@
 
 namespace ladder::nn {
 
-// The tape with operations of conv3x3/wgrad and gemm/wgrad that have the same problem put together as the layers'
-// wgrad_batch, each group where its last member was; 16-bit types only. A group ends where its inputs, which it keeps alive,
-// come to 64 MiB, and is none where its weights are too few for blocks on most SMs. Where --use names a version for a layer's
-// wgrad, or the naive one for its wgrad_batch, operations stay as they were.
+// Replaces conv3x3/wgrad and gemm/wgrad operations of the same problem by one wgrad_batch operation of that layer, at
+// the place of the group's last member. Only 16-bit types are batched. A group holds inputs of at most 64 MiB, because
+// it keeps them alive. A group with too few weights to occupy most SMs is not formed. Operations stay unbatched where
+// --use names a version of the layer's wgrad, or the naive version of its wgrad_batch.
 Tape with_batches(Tape tape, const Promotions& promotions);
 
 }  // namespace ladder::nn

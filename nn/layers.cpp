@@ -169,7 +169,7 @@ void Layers::finish_conv1x1(ValueId y, const std::string& name, ValueId x, Value
   });
 }
 
-// Adds to what x has already; of a concatenation, as the gradients of its parts.
+// Adds to the gradient that x already has. If x is a concatenation, writes the gradients of its two parts instead.
 void Layers::conv1x1_input_gradient(const std::string& name, ValueId x, ValueId y) {
   if (!tape_[x].requires_grad) return;
   const ValueId so_far = tape_.has_gradient(x) ? tape_.gradient(x) : kNoValue;
@@ -229,7 +229,8 @@ ValueId Layers::group_norm(const std::string& name, ValueId x, int groups, group
   return y;
 }
 
-// What x has by now is added to dx; of rows that were added to x, nothing else having read it so far, dx is summed.
+// Fuses into the backward pass the addition of x's existing gradients to dx. If x has none and rows were added to x,
+// fuses the sum of dx over pixels, which is the rows' gradient.
 Layers::GroupNormNeighbours Layers::neighbours_of_group_norm(const groupnorm::Problem& plain, ValueId x, ValueId dx) {
   constexpr int kMostAddends = 2;
   GroupNormNeighbours also{.problem = plain};
@@ -267,7 +268,7 @@ ValueId Layers::attention(const std::string& name, ValueId qkv, int head_size) {
   return o;
 }
 
-// Without parameters.
+// Layers without parameters.
 
 ValueId Layers::residual(const std::string& name, ValueId a, ValueId b) {
   const add::Problem problem{

@@ -1,6 +1,6 @@
-// Layers of a network: each appends its forward pass to a tape and, where the network trains, says what its gradients are.
-// Images are [n, h, w, c] and sequences [n, l, c] in the model's storage dtype, rows [n, c] in fp32; sizes come from the
-// values. `name` is that of the layer's parameters, without ".weight" and ".bias".
+// Layers of a network: each appends its forward pass to a tape and, where the network trains, registers its backward
+// pass. Images are [n, h, w, c] and sequences [n, l, c] in the model's storage dtype, rows [n, c] in fp32. Sizes come
+// from the values. `name` is the name of the layer's parameters, without ".weight" and ".bias".
 #pragma once
 
 #include <functional>
@@ -18,68 +18,71 @@ namespace ladder::nn {
 
 class Layers {
  public:
-  // Must live until the tape's backward().
+  // The Layers object must live until the tape's backward().
   Layers(Tape& tape, const Binding& binding) : tape_(tape), net_(binding) {}
 
   bool trains() const { return net_.gradients != nullptr; }
   Dtype stored() const { return storage_dtype(net_.dtype); }
   void set_beside(bool on) { tape_.set_beside(on); }  // see Tape
 
-  // 3x3 convolution with padding 1; [n, h, w, out], in `result` if that is given.
+  // 3x3 convolution with padding 1. Returns [n, h, w, out], stored in `result` if given.
   ValueId conv3x3(const std::string& name, ValueId x, int out, const Region* result = nullptr);
 
-  // And add_rows() or residual() of the block `name` after it: one operation where a version of the convolution adds them.
-  // With the biases that set_rows() was given, the convolution's is one of them, and has its gradient from there.
+  // 3x3 convolution followed by add_rows() or residual() of the block `name`: one operation where a version of the
+  // convolution fuses the addition. conv3x3_add_rows(): where set_rows() was given `biases`, the convolution's bias is
+  // in that group and gets its gradient there.
   ValueId conv3x3_add_rows(const std::string& conv, ValueId x, int out, const std::string& name,
                            const std::string& group, const std::string& layer);
   ValueId conv3x3_residual(const std::string& conv, ValueId x, int out, const std::string& name, ValueId residual);
 
-  // 1x1 convolution of images; plus `residual` where one is given.
+  // 1x1 convolution of images, plus `residual` if given.
   ValueId conv1x1(const std::string& name, ValueId x, int out, ValueId residual = kNoValue);
 
-  // The same with other layers in between, that make the residual of x: the input's gradient is then the last of theirs
-  // and added to what x has by then, in the same operation.
+  // 1x1 convolution in two parts: layers that compute the residual from x are appended in between. Backward computes
+  // the convolution's input gradient after those layers' gradients of x, and adds them in the same operation.
   ValueId begin_conv1x1(const std::string& name, ValueId x, int out);
   void finish_conv1x1(ValueId y, const std::string& name, ValueId x, ValueId residual);
 
   ValueId group_norm(const std::string& name, ValueId x, int groups,
                      groupnorm::Activation activation = groupnorm::Activation::identity);
 
-  // qkv [n, h, w, 3 c], per head q, k and v one after the other; [n, h, w, c].
+  // Attention over qkv [n, h, w, 3 c], whose channels are q, k, v of each head in turn. Returns [n, h, w, c].
   ValueId attention(const std::string& name, ValueId qkv, int head_size);
 
   ValueId residual(const std::string& name, ValueId a, ValueId b);
 
-  // The channels of a, then those of b, for group_norm() and conv1x1(): they read the two where a version can, else have
-  // them joined. Its gradient is that of a 1x1 convolution which reads it.
+  // Concatenation of channels, a then b, as input of group_norm() and conv1x1(). They read a and b directly where a
+  // version supports it, and append the copy that joins them otherwise. A 1x1 convolution that reads the concatenation
+  // computes its gradient.
   ValueId concat(const std::string& name, ValueId a, ValueId b);
 
   ValueId pool(const std::string& name, ValueId x);      // mean of 2x2 pixels
   ValueId upsample(const std::string& name, ValueId x);  // each pixel as 2x2
 
-  // Rows, fp32 throughout.
+  // Layers of rows, fp32 throughout.
   ValueId linear(const std::string& name, ValueId x, int out);
   ValueId silu(const std::string& name, ValueId x);
   ValueId sinusoids(const std::string& name, ValueId t, int channels);  // of time steps [n], int32 or fp32
 
-  // All layers of a group at once, [n, rows], in `result` if that is given.
+  // All linear layers of a group as one product. Returns [n, rows], stored in `result` if given.
   ValueId linear_group(const std::string& group, ValueId x, const Region* result = nullptr);
 
-  // Such rows, or some of them, are those of the group from now on; and its slice for one layer added to every pixel of x.
-  // `biases`: those of the convolutions that slices are added to, a group in the same order. Their gradients are those of
-  // the slices summed over the images, one operation for all.
+  // set_rows() makes `rows`, the output of linear_group() or some rows of it, the rows that add_rows() uses for
+  // `group`. add_rows() adds the slice of one layer to every pixel of x. `biases` is the group of biases of the
+  // convolutions that slices are added to, in the same order. Their gradients are the slices' gradients summed over the
+  // images, in one operation.
   void set_rows(const std::string& group, ValueId rows, const std::string& biases = {});
   ValueId add_rows(const std::string& name, ValueId x, const std::string& group, const std::string& layer);
 
-  // Sequences, of which there is the forward pass alone.
+  // Layers of sequences: forward pass only.
 
-  // What an operation reads: a value, or two of which the second one's channels come after the first one's.
+  // Input of an operation: x, or the concatenation of x and `rest` along the channels.
   struct Input {
     ValueId x, rest = kNoValue;
   };
-  // Scales and shifts of channels, or shifts alone, of a group of linear layers: a row for all samples, of a table of time
-  // steps [steps, rows of the group], plus a row a sample [n, rows of the group]. Each layer's rows are its scales, then
-  // its shifts.
+  // FiLM: scales and shifts of channels, or shifts alone, computed by a group of linear layers. They are the sum of row
+  // `step` of `table` [steps, rows of the group], shared by all samples, and of `rows` [n, rows of the group]. A
+  // layer's slice holds its scales, then its shifts.
   struct Film {
     std::string group = {};
     const Region* table = nullptr;
@@ -89,52 +92,53 @@ class Layers {
   };
   void set_film(const Film& film) { film_ = film; }
 
-  // Convolution, plus `residual` where one is given. halving: 3 taps, every other position. doubling: transposed, 4 taps.
+  // 1-D convolution, plus `residual` if given. halving: 3 taps, stride 2. doubling: transposed, 4 taps.
   enum class Conv1d { plain, halving, doubling };
   ValueId conv1d(const std::string& name, ValueId x, Conv1d kind, ValueId residual = kNoValue);
-  // What more channels of a plain convolution's input add to it; their weights are the parameter `name`.weight`suffix`.
+  // Returns `sum` plus a plain convolution of x without bias: x holds further input channels of the convolution `name`,
+  // whose weights are the parameter `name`.weight`suffix`.
   ValueId conv1d_more(const std::string& name, const std::string& suffix, ValueId x, ValueId sum);
 
-  // Mish of the normalised convolution: parameters `name`.block.0 and `name`.block.1. Scaled and shifted by the rows of a
-  // `layer` of the group of set_film(), if that is given, then plus `residual`, if that is.
+  // Mish(GroupNorm(convolution)), with parameters `name`.block.0 and `name`.block.1. The result is scaled and shifted
+  // by the rows of `layer` in the group of set_film() if `layer` is given, then `residual` is added if given.
   ValueId conv1d_block(const std::string& name, const Input& in, int groups, const std::string& layer,
                        ValueId residual);
 
  private:
   struct Concatenation {
     ValueId a, b;
-    bool joined = false;  // whether its own value has been written
+    bool joined = false;  // an operation has written the concatenated value
   };
   struct Rows {
     ValueId y = kNoValue;   // [n, rows of the group]
-    ValueId dy = kNoValue;  // likewise, each layer's slice by its own operation
+    ValueId dy = kNoValue;  // [n, rows of the group]: one operation per layer writes its slice
     std::string biases = {};
   };
-  // Rows that were added to all pixels of a value.
+  // Rows added to all pixels of a value.
   struct RowsAdded {
-    ValueId dy;  // [n, pitch]: where their gradient goes, from column `first` on
+    ValueId dy;  // [n, pitch]: gradient of the rows, from column `first` on
     int pitch, first;
-    ValueId summed_in = kNoValue;  // the gradient of the value whose sum is there already
+    ValueId summed_in = kNoValue;  // the value's gradient that is already summed over pixels into dy
   };
-  // What a normalisation's backward pass does besides its own work.
+  // Operations fused into a normalisation's backward pass: adding addends to dx, or summing dx over pixels into de.
   struct GroupNormNeighbours {
     groupnorm::Problem problem;
     ValueId addend = kNoValue, addend2 = kNoValue, de = kNoValue;
   };
-  // Of a linear layer: parameters and, where the network trains, their gradients.
+  // A linear layer's parameters and, where the network trains, their gradients.
   struct Linear {
     ValueId w, b, dw, db;
   };
 
-  // What a convolution's own operation adds to it.
+  // Addends fused into a convolution's epilogue.
   struct Added {
-    ValueId e = kNoValue, de = kNoValue;  // rows of a group, and where their gradient goes
+    ValueId e = kNoValue, de = kNoValue;  // rows of a group, and their gradient
     int pitch = 0, first = 0;
     ValueId residual = kNoValue;
-    bool sums_bias = false;  // the bias' gradient is made of that of the rows
+    bool sums_bias = false;  // the bias gradient is computed from the rows' gradient
   };
 
-  // y = x w' + bias over all rows or pixels of x.
+  // y = x w^T + bias over all rows or pixels of x.
   static gemm::Problem product_of(const Value& x, const Value& y, Dtype dtype);
   conv3x3::Problem problem_of_conv(ValueId x, int out, const Added& added) const;
   conv1d::Problem problem_of_conv1d(const Input& in, const Parameter& weight, ValueId residual) const;
@@ -148,11 +152,12 @@ class Layers {
   ValueId output(const std::string& name, Dtype dtype, std::vector<std::int64_t> shape, const Region* region = nullptr);
   ValueId parameter(const std::string& name);  // a matrix in the model's dtype, a vector or fp32 matrix in fp32
   ValueId parameter_gradient(const std::string& name);
-  ValueId like(ValueId id);  // for its gradient
+  ValueId like(ValueId id);  // a value of the same dtype and shape, for the gradient of `id`
   int extent(ValueId id, int dimension) const;
   void append_linear(const std::string& name, ValueId x, ValueId y, const Linear& layer);
   void conv1x1_input_gradient(const std::string& name, ValueId x, ValueId y);
-  // For an operation of P: a concatenation's parts, as the problem then says, or joined where no version reads these.
+  // Returns the input of an operation of P: the parts of a concatenation, and sets problem.split, where a version reads
+  // them; else the joined value.
   template <class P>
   Input input_of(typename P::Problem& problem, ValueId x);
   GroupNormNeighbours neighbours_of_group_norm(const groupnorm::Problem& plain, ValueId x, ValueId dx);
@@ -166,7 +171,7 @@ class Layers {
   std::map<std::string, Rows, std::less<>> groups_;
   Film film_;
   std::map<ValueId, Concatenation> concatenations_;
-  std::map<ValueId, RowsAdded> rows_added_;  // by the sum
+  std::map<ValueId, RowsAdded> rows_added_;  // by the value that holds the sum
 };
 
 }  // namespace ladder::nn

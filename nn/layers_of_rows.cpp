@@ -1,4 +1,4 @@
-// The layers of rows, one for each image, in fp32: the embedding of time steps, and its way to the residual blocks.
+// Layers of rows (one row per image, fp32): the time-step embedding and its projections for the residual blocks.
 #include <utility>
 
 #include "core/error.h"
@@ -102,7 +102,7 @@ Layers::Added Layers::rows_of(const std::string& group, const std::string& layer
       .e = rows.y, .de = rows.dy, .pitch = static_cast<int>(all.rows), .first = static_cast<int>(all.row.at(layer))};
 }
 
-// Whether linear_group() takes care of it.
+// Returns whether set_rows() appends the operation that computes this convolution's bias gradient.
 bool Layers::sums_bias(const std::string& conv, const std::string& group, const Added& rows) const {
   const std::string& biases = groups_.at(group).biases;
   if (biases.empty()) return false;

@@ -1,5 +1,5 @@
-// A network that maps an input and a time step to an output of the input's shape, as a denoiser does. What it makes of time
-// steps alone, an embedding, is apart: a sampler has those of many steps at once.
+// A network that maps an input and a time step to an output of the input's shape, such as a denoiser. The embedding,
+// which depends on time steps alone, is computed separately, so that a sampler can embed many time steps at once.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ class Model {
 
   // Its parameters, with PyTorch's names and shapes.
   virtual Declaration declare() const = 0;
-  // Of one sample of the input and of the output, without the batch: [h, w, c].
+  // Shape of one sample of the input and of the output, without the batch dimension: [h, w, c].
   virtual std::vector<std::int64_t> sample_shape() const = 0;
-  // Of `samples` of them.
+  // Shape of a batch: [samples, h, w, c].
   std::vector<std::int64_t> shape(int samples) const {
     std::vector<std::int64_t> shape = sample_shape();
     shape.insert(shape.begin(), samples);
@@ -30,10 +30,10 @@ class Model {
     return product;
   }
 
-  // Both append to the tape; with gradients in the binding, backward() of the tape appends theirs. What they return lies in
-  // `output` if that is given.
+  // embed() and forward_embedded() append to the tape. If the binding has gradients, the tape's backward() appends
+  // their backward passes. The result is stored in `output` if given.
   //     embed              t [rows], int32 or fp32; returns [rows, embedding_columns()] in fp32
-  //     forward_embedded   x [n, sample] in the storage dtype, n rows of an embedding; returns the output, as x
+  //     forward_embedded   x [n, sample] in the storage dtype, n rows of an embedding; returns the output, of x's shape
   virtual std::int64_t embedding_columns(const Parameters& parameters) const = 0;
   virtual ValueId embed(Tape& tape, const Binding& binding, ValueId t, const Region* output = nullptr) const = 0;
   virtual ValueId forward_embedded(Tape& tape, const Binding& binding, ValueId x, ValueId rows,

@@ -69,7 +69,7 @@ void Parameters::place_range(Range range) {
   }
 }
 
-// Rows, too, begin at multiples of kAlignment.
+// Each layer's rows begin at a multiple of kAlignment in the group.
 void Parameters::place_groups(Range range) {
   const bool weights = range == Range::fp32_matrices;
   for (const Parameter& first : all_) {

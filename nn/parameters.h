@@ -1,15 +1,16 @@
-// The parameters of a model: their names and shapes, as a model declares them, and where each lies in the flat buffers
-// that hold all of them (values, gradients, Adam's moments, the moving average, the copy that tensor cores read).
+// The parameters of a model: names and shapes, as the model declares them, and each parameter's offset in the flat
+// buffers that hold all of them (values, gradients, Adam's moments, the moving average, the copy that tensor cores
+// read).
 //
-// A buffer has three ranges, so that what is done to many tensors alike is one launch:
+// A buffer has three ranges, so that an operation on all tensors of a kind is one launch:
 //     matrices       weights of convolutions, 1x1 convolutions included: kernels read a copy in the model's dtype, and
 //                    their gradients come in that dtype
-//     fp32_matrices  weights of linear layers that are fp32 throughout
+//     fp32_matrices  weights of linear layers, which are fp32 throughout
 //     vectors        biases, gamma, beta: fp32
-// Linear layers with the same input can be a group: their weights form one matrix [rows of all, columns], their biases one
-// vector, so that one product serves all. Biases of convolutions can be a group of vectors, in the order of declaration as
-// those of linear layers are. Every tensor begins at a multiple of kAlignment elements; elements in between
-// are zero and stay zero.
+// Linear layers with the same input can be a group: their weights form one matrix [rows of all layers, columns], their
+// biases one vector, so that one product computes all layers. Biases of convolutions can be a group of vectors. Members
+// of a group are in the order of declaration. Every tensor begins at a multiple of kAlignment elements; padding
+// elements are zero and stay zero.
 #pragma once
 
 #include <cstddef>
@@ -44,11 +45,11 @@ struct Parameter {
   std::int64_t elements() const;
 };
 
-// What a model learns, in the order of PyTorch's state_dict. Names are those of layers: "<name>.weight", "<name>.bias".
+// Parameters that a model declares, in the order of PyTorch's state_dict, named "<layer>.weight" and "<layer>.bias".
 struct Declaration {
   std::vector<Parameter> parameters = {};
 
-  // shape is [out, in, ...]. `zero`: both begin as zeros. `group`: of the bias.
+  // `shape` is the weight's, [out, in, ...]. `zero`: weight and bias begin as zeros. `group`: the group of the bias.
   void conv(const std::string& name, std::vector<std::int64_t> shape, bool zero = false, const std::string& group = {});
   void linear(const std::string& name, std::int64_t in, std::int64_t out, const std::string& group = {});
   void normalisation(const std::string& name, std::int64_t channels);
@@ -58,29 +59,30 @@ class Parameters {
  public:
   explicit Parameters(Declaration declared);
 
-  // In the order of their declaration.
+  // All parameters, in the order of declaration.
   const std::vector<Parameter>& all() const { return all_; }
   const Parameter& operator[](std::string_view name) const;  // throws Failure
 
-  std::int64_t count() const;                  // of numbers that are learned
+  std::int64_t count() const;                  // learned elements, without padding
   std::int64_t size() const { return size_; }  // elements of a flat buffer
   std::int64_t matrices_end() const { return matrices_end_; }
 
-  // Where element `begin` lies in a buffer of gradients as layers leave them: those of matrices in `stored`, which is the
-  // model's dtype, then the others in fp32. Of size(): the bytes of all.
+  // Byte offset of element `begin` in a buffer of gradients as layers write them: those of matrices in `stored`, the
+  // model's storage dtype, then the others in fp32. gradient_offset(size(), stored) is the size of the buffer in bytes.
   std::size_t gradient_offset(std::int64_t begin, Dtype stored) const;
 
-  // The layers of a group as one: weights [rows, columns] and bias [rows]. Of one of biases alone only bias_begin counts.
+  // A group of layers as one layer: weights [rows, columns] and bias [rows]. A group of biases sets only bias_begin.
   struct Group {
     std::int64_t rows = 0;
     std::int64_t columns = 0;
     std::int64_t weights_begin = 0;
     std::int64_t bias_begin = 0;
-    std::map<std::string, std::int64_t, std::less<>> row;  // by layer: where its rows begin
+    std::map<std::string, std::int64_t, std::less<>> row;  // layer name to its first row
   };
   const Group& group(std::string_view name) const;  // throws Failure
 
-  // A flat buffer as training begins: PyTorch's default initialisation, drawn from `seed`, or what was declared.
+  // Initial values as a flat buffer: PyTorch's default initialisation drawn from `seed`, or zeros or ones where so
+  // declared.
   std::vector<float> initial(std::uint64_t seed) const;
 
  private:

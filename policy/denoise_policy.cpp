@@ -1,4 +1,4 @@
-// denoise_policy: actions that a trained policy answers with; `./ladder denoise` builds and runs it.
+// denoise_policy: computes the actions of a trained policy for an observation; `./ladder denoise` builds and runs it.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -49,7 +49,8 @@ nlohmann::json scheduler_fields(const Options& o, const PolicyFile& file) {
                       fmt::format("--scheduler-config: '{}'", o.scheduler_config.string()));
 }
 
-// [samples, observation]: those of the file, one of them `batch` times, or made-up ones from -1 to 1.
+// Returns observations [samples, observation]: the file's, a single one repeated `batch` times, or random ones in [-1,
+// 1).
 std::vector<float> observations(const Options& o, int each) {
   const int batch = o.batch.value_or(1);
   std::vector<float> values;
@@ -142,7 +143,7 @@ int denoise(const Options& o) {
   }
   DenoisingSteps steps(scheduler, o.steps);
   const std::vector<float> observed = observations(o, file.network.observation);
-  if (o.observation.empty()) file.observation = {};  // made-up ones are normalised
+  if (o.observation.empty()) file.observation = {};  // random observations are already normalised
   const int samples = static_cast<int>(observed.size()) / file.network.observation;
   if (!file.units.empty()) file.notes.push_back(file.units);
   for (const std::string& note : file.notes) fmt::print("{}\n", note);
@@ -186,7 +187,7 @@ void check(const Options& o) {
   }
 }
 
-// An output never replaces what the answer is made of.
+// Throws UsageError where an output file is one of the input files.
 void check_outputs(const Options& o) {
   const std::pair<const char*, std::filesystem::path> outputs[] = {{"--out", o.out}, {"--json", o.json}};
   const std::pair<const char*, std::filesystem::path> inputs[] = {{"the policy", o.policy},

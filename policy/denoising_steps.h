@@ -1,4 +1,4 @@
-// The steps of a policy's sampler.
+// The denoising steps of a policy's sampler: time steps and scheduler coefficients.
 #pragma once
 
 #include <optional>
@@ -18,26 +18,29 @@ struct DenoisingSteps {
   std::vector<int> timesteps;
   std::vector<diffusion::Step> rows;  // the scheduler's table
 
-  // Throws UsageError where `count`, all of the training's if there is none, is more than the scheduler was trained with.
+  // Takes `count` steps, by default all that the scheduler was trained with. Throws UsageError for more than these or
+  // below 1.
   DenoisingSteps(const diffusion::SchedulerConfig& scheduler, std::optional<int> count);
-  // Visits these time steps. Throws UsageError for an empty list or a time step that the scheduler does not have.
+  // Takes the time steps `visited`. Throws UsageError for an empty list or a time step that the scheduler does not
+  // have.
   DenoisingSteps(const diffusion::SchedulerConfig& scheduler, std::vector<int> visited);
 
-  void first_only() {  // for a look at the operations of a step
+  void first_only() {  // to list the operations of a single step
     timesteps.resize(1);
     rows.resize(1);
   }
 
   bool noisy() const { return config.kind == diffusion::SchedulerKind::ddpm || config.eta > 0; }
-  // The number of steps, from the first, for which diffusers draws noise: ddpm's have none at time step 0.
+  // The number of leading steps for which diffusers draws noise: ddpm draws none at time step 0.
   int num_drawn() const;
-  // Of `shape`'s samples, positions and channels.
+  // The case of the scheduler's step, ddpm_step or ddim_step, for the samples, positions and channels of `shape`.
   Case case_of(const diffusion::Problem& shape) const;
   std::string str() const;  // "100 ddpm steps of 100"
 };
 
-// Of diffusers' fields; those that are missing take the values that Diffusion Policy was published with, and `notes` says
-// so. `kind`, "ddpm" or "ddim", if it is not empty, is in the place of the fields' own. Throws UsageError.
+// Returns the scheduler's configuration from diffusers' fields. A missing field takes its value in the published
+// Diffusion Policy, with a line in `notes`. A non-empty `kind`, "ddpm" or "ddim", overrides the fields' kind. Throws
+// UsageError.
 diffusion::SchedulerConfig scheduler_of(nlohmann::json fields, const std::string& kind,
                                         std::vector<std::string>& notes);
 

@@ -1,4 +1,4 @@
-// How long answers take, from an observation in the host's memory to actions there.
+// Latency of a policy's answers, from an observation in host memory to actions in host memory.
 #pragma once
 
 #include <filesystem>
@@ -10,17 +10,18 @@
 namespace ladder::denoise {
 
 struct Latency {
-  std::vector<double> answers_ms;  // in the order in which they were made
-  std::vector<double> empty_ms;    // of a graph with nothing in it but a fill of four bytes, with the same copies
+  std::vector<double> answers_ms;  // in the order of measurement
+  std::vector<double> empty_ms;    // baseline: a graph that only fills four bytes, with the same copies
 };
 
-// Of `count` answers. `answer` makes one; an answer's copies have so many bytes.
+// Measures `count` calls of `answer`, and as many replays of an empty graph whose copies have `bytes_in` and
+// `bytes_out` bytes, an answer's sizes.
 Latency measure_latency(int count, const std::function<void()>& answer, std::size_t bytes_in, std::size_t bytes_out);
 
-// "median 12.3 ms, p99 12.9, worst 14.1"
+// Returns "median 12.3 ms, p99 12.9, worst 14.1".
 std::string summary(std::vector<double> ms);
 
-// Writes the record, schema ladder.policy_latency/1, of which `policy` says what answered.
+// Writes a record of schema ladder.policy_latency/1; `policy` describes the measured policy.
 void write_latency(const std::filesystem::path& file, const nlohmann::json& policy, const Latency& latency);
 
 }  // namespace ladder::denoise

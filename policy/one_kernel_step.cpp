@@ -15,11 +15,12 @@
 namespace ladder::denoise {
 namespace {
 
-// Throws UsageError where policy/step has no such step.
+// Returns the problem of policy/step. Throws UsageError where policy/step does not support the network.
 policy::Problem problem_of(const nn::Unet1dConfig& config, const DenoisingSteps& steps, Dtype dtype, int samples) {
   if (!config.scale) throw UsageError("a condition that shifts channels and does not scale them");
   if (config.levels() > policy::kMaxLevels) throw UsageError(fmt::format("more than {} levels", policy::kMaxLevels));
-  // Rows of the condition as nn::Parameters places them have gaps after the other widths, which policy/step's do not.
+  // nn::Parameters pads each layer's FiLM rows to kAlignment elements; policy/step has no padding. A width that is a
+  // multiple of kUnit needs none, because a layer has two rows (scale and shift) per channel.
   constexpr int kUnit = nn::kAlignment / 2;
   if (std::ranges::any_of(config.dims, [](int width) { return width % kUnit != 0; })) {
     throw UsageError(fmt::format("channels of a level that are no multiple of {}", kUnit));
@@ -34,10 +35,10 @@ policy::Problem problem_of(const nn::Unet1dConfig& config, const DenoisingSteps&
                     .ddim = steps.config.kind == diffusion::SchedulerKind::ddim,
                     .dtype = dtype};
   std::ranges::copy(config.dims, p.dims);
-  return policy::Problem::parse(p.str());  // which knows the limits
+  return policy::Problem::parse(p.str());  // checks the limits
 }
 
-// Why neither --use nor a record says that policy/step runs `c`; empty where one of them does.
+// Returns the reason why neither --use nor a record selects policy/step for `c`, or an empty string where one does.
 std::string why_not_one_kernel(const Case& c, int samples, const Promotions& promotions) {
   const std::string path = c.pass->path();
   if (promotions.is_off(*c.pass)) return fmt::format("--use {}=off", path);
@@ -57,12 +58,12 @@ std::string why_not_one_kernel(const Case& c, int samples, const Promotions& pro
   return reason;
 }
 
-// The published names of a stage's convolution, of its normalisation and of the residual convolution that it adds.
+// Published names of a stage's convolution, its normalisation and its residual convolution; empty where it has none.
 struct StageNames {
   std::string conv, norm = {}, residual = {};
 };
 
-// In the order of layout.h.
+// The names of all stages, in the order of dev/policy/layout.h.
 std::vector<StageNames> stage_names(const nn::Unet1dLayers& layers) {
   std::vector<StageNames> stages;
   const auto add_block = [&](const std::string& name, const std::string& residual) {

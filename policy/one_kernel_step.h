@@ -1,4 +1,4 @@
-// A whole denoising step as one kernel: the operation policy/step in the place of the network's and the scheduler's.
+// A full denoising step as one kernel: the operation policy/step replaces the operations of network and scheduler.
 #pragma once
 
 #include <optional>
@@ -15,34 +15,35 @@
 
 namespace ladder::denoise {
 
-// What a step is made of, and why.
+// Implementation of a denoising step (one kernel or separate operations), with the reason for the choice.
 struct StepChoice {
-  std::optional<policy::Problem> one_kernel;  // nothing: the network's operations
-  std::string version;                        // of policy/step
+  std::optional<policy::Problem> one_kernel;  // nullopt: the network's operations
+  std::string version;                        // of policy/step; empty for the network's operations
   std::string reason;
 
   std::string str() const;  // "a step is one kernel, policy/step v02_weight_stream: --use"
-  // The network's operations instead, because the version was refused.
+  // Returns the choice of the network's operations, with the reason that the version was refused.
   StepChoice refused(const std::string& why) const;
 };
 
-// policy/step where --use names a version that can run the problem. Without --use, where a recorded version can, of as many
-// observations if they are several: versions may take these one after the other, which operations do at once.
+// Chooses policy/step where --use names a version that can run the problem, or, without --use, where a recorded version
+// can. For several observations the record must be of the same number: versions may process them one by one, operations
+// process all at once.
 StepChoice choose_step(const nn::Unet1dConfig& config, const DenoisingSteps& steps, Dtype dtype, int samples,
                        const Promotions& promotions);
 
 class OneKernelStep {
  public:
-  // Packs the weights, which is all of the network that a step reads besides the condition.
+  // Packs weights, biases, gamma and beta: all that a step reads of the network besides the FiLM rows.
   OneKernelStep(const policy::Problem& problem, const nn::Unet1dConfig& config, const nn::PublishedWeights& published);
 
-  // Numbers of a row of the condition: the scales, then the shifts of each residual block.
+  // Elements of a FiLM row: the scales, then the shifts of each residual block.
   int film_row() const { return film_row_; }
 
   struct Operands {
     ValueId film_table, film, table, step, noise, x;
   };
-  // Appends a step of x, in place.
+  // Appends a step that updates x in place.
   void append(Tape& tape, const Operands& operands) const;
 
  private:

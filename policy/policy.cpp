@@ -19,13 +19,16 @@
 namespace ladder::denoise {
 namespace {
 
-// Seed, offset and first sample of a stream of noise: [3] of dev/diffusion.
+// Seed, offset and first sample of a Philox noise stream: the tensor philox [3] of dev/diffusion.
 using Philox = std::int64_t[3];
 
-// What an answer reads, on the device: Mish of the observations, then the streams of its first noise and of its steps'.
+// Byte offsets of an answer's inputs on the device: Mish of the observations, then the Philox streams of the initial
+// noise and of the steps' noise.
 struct InputLayout {
   explicit InputLayout(std::size_t observation_bytes)
-      : first(padded(observation_bytes)), steps(first + padded(sizeof(Philox))), bytes(steps + padded(sizeof(Philox))) {}
+      : first(padded(observation_bytes)),
+        steps(first + padded(sizeof(Philox))),
+        bytes(steps + padded(sizeof(Philox))) {}
   std::size_t first, steps, bytes;
 };
 
@@ -52,7 +55,8 @@ struct Policy::Impl {
         parameters(choice.one_kernel ? model.declare_condition() : model.declare()),
         weights("weights", parameters.size() * sizeof(float)),
         table("condition of time steps", steps.rows.size() * rows_bytes()),
-        // Operations take their columns of a whole row to begin at the first of these: one more row is there.
+        // One extra row: an operation's tensor `film` [samples, pitch] begins at the operation's first column, so its
+        // last row ends beyond the last sample's row.
         rows("condition of observations", (options.samples + std::size_t{1}) * rows_bytes()),
         coefficients("the scheduler's table", steps.rows.size() * sizeof(diffusion::Step)),
         counters("numbers of steps", steps.rows.size() * sizeof(std::int32_t)),
@@ -78,13 +82,14 @@ struct Policy::Impl {
   }
 
   Dtype stored() const { return storage_dtype(options.dtype); }
-  // Of x, besides fp32, where a step needs it rounded; one kernel does that itself.
+  // Dtype of the network's input: the storage dtype, in which a step keeps a rounded copy of x. The one-kernel step
+  // reads x in fp32 and rounds it itself.
   Dtype taken() const { return choice.one_kernel ? Dtype::f32 : stored(); }
   std::vector<std::int64_t> shape() const { return {options.samples, config.horizon, config.action_dim}; }
   std::size_t elements() const { return std::size_t{1} * options.samples * config.horizon * config.action_dim; }
   std::size_t num_observed() const { return std::size_t{1} * options.samples * config.observation; }
   std::size_t rows_bytes() const { return parameters.group(nn::kFilm).rows * sizeof(float); }
-  // Of a step; the next one's begins at a multiple of 256 bytes.
+  // Elements of a step's noise, padded so that each step's noise begins at a multiple of 256 bytes.
   std::size_t noise_elements() const { return padded(elements() * sizeof(float)) / sizeof(float); }
 
   void load(const nn::PublishedWeights& published) {
@@ -107,7 +112,7 @@ struct Policy::Impl {
     backend::copy_in(all_noise.base, &noise_alone, sizeof noise_alone);
   }
 
-  // The tape: noise, the observation's part of the condition, then step after step.
+  // The tape: noise, the FiLM rows of the observations, then each step.
 
   diffusion::Problem problem(Dtype dtype) const {
     return {.n = options.samples, .h = config.horizon, .c = config.action_dim, .dtype = dtype};
@@ -122,8 +127,7 @@ struct Policy::Impl {
                               .promotions = &promotions};
     Tape tape;
     if (!options.given_noise) append_noise(tape);
-    const ValueId observations =
-        tape.value("observations", Dtype::f32, {options.samples, config.observation}, inputs);
+    const ValueId observations = tape.value("observations", Dtype::f32, {options.samples, config.observation}, inputs);
     model.observe(tape, binding, observations, rows);
     ends.push_back(tape.operations().size());
     for (int i = 0; i < static_cast<int>(steps.rows.size()); ++i) {
@@ -133,8 +137,8 @@ struct Policy::Impl {
     return tape;
   }
 
-  // x of noise alone, as fp32 and as the network takes it: q_sample of zeros, with a table that leaves nothing else. Then
-  // the noise of all steps.
+  // Sets x to noise, in fp32 and in the network's dtype: q_sample of zeros with a table of signal 0 and noise 1. Then
+  // computes the noise of all steps.
   void append_noise(Tape& tape) const {
     const auto philox = [&](std::size_t at) { return tape.value("philox", Dtype::i64, {3}, inputs, at); };
     const ValueId first = y ? value_of_x(tape) : tape.value("noise", Dtype::f32, shape());
@@ -159,8 +163,7 @@ struct Policy::Impl {
     const auto num_rows = static_cast<std::int64_t>(steps.rows.size());
     const ValueId x_now = value_of_x(tape);
     const ValueId of_step = tape.value("noise", Dtype::f32, shape(), noise, i * noise_elements() * sizeof(float));
-    const ValueId step_table =
-        tape.value("table", Dtype::f32, {num_rows, diffusion::kStepColumns}, coefficients);
+    const ValueId step_table = tape.value("table", Dtype::f32, {num_rows, diffusion::kStepColumns}, coefficients);
     const ValueId number = tape.value("step", Dtype::i32, {1}, counters, i * sizeof(std::int32_t));
     if (one_kernel) {
       const std::int64_t width = one_kernel->film_row();
@@ -192,8 +195,8 @@ struct Policy::Impl {
     program->enqueue(stream);
   }
 
-  // After the constructor. Kernels load at their first launch, which a capture does not allow: all steps have those of the
-  // first and the last.
+  // Loads the kernels and captures the graph; called after the constructor. Kernels load at their first launch, which
+  // is not allowed during capture: launching the first and the last step loads the kernels of all steps.
   void start() {
     copy_in_async(inputs.base, host_inputs.data(), inputs.bytes, queue);
     const auto launch = [&](std::size_t begin, std::size_t end) {
@@ -242,7 +245,7 @@ struct Policy::Impl {
     }
   }
 
-  // Waits for the answer before, which may be on its way on another stream.
+  // Makes `stream` wait for the previous answer, which may be in flight on another stream.
   void enqueue(const OnDevice& tensors, Stream stream) {
     LADDER_CHECK(options.given_noise);
     answered.hold_back(stream);
@@ -291,7 +294,7 @@ struct Policy::Impl {
   OwnedRegion inputs;
   PinnedBuffer host_inputs, host_actions;
   std::vector<float> actions;
-  std::vector<std::size_t> ends;  // operations up to the end of what precedes the steps, then of each step
+  std::vector<std::size_t> ends;  // number of operations before the first step, then up to the end of each step
   std::unique_ptr<Program> program;
   OwnedStream queue;
   Event answered;
@@ -306,7 +309,7 @@ Policy::Policy(const PolicyOptions& options, const PolicyFile& file, const Denoi
   const StepChoice choice = choose_step(file.network, steps, options.dtype, options.samples, promotions);
   try {
     impl_ = made(choice);
-  } catch (const Failure& refusal) {  // as of a grid whose blocks do not all fit the card at a time
+  } catch (const Failure& refusal) {  // for example a cooperative grid that is not co-resident on this device
     if (!choice.one_kernel) throw;
     impl_ = made(choice.refused(refusal.what()));
   }

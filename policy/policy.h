@@ -1,6 +1,6 @@
-// Answers of a policy: actions out of noise, given an observation. An answer is a copy of the observation in, one replay of
-// a graph that holds the noise, the observation's part of the condition and every denoising step, and a copy of the actions
-// out; nothing is allocated or waited for within.
+// Answers of a policy: actions denoised from noise, given an observation. An answer copies the observation to the
+// device, replays one graph (noise, the observation's FiLM rows, all denoising steps) and copies the actions to the
+// host. There is no allocation and no synchronisation in between.
 #pragma once
 
 #include <cstdint>
@@ -19,47 +19,51 @@
 
 namespace ladder::denoise {
 
-// Those whose versions an answer runs.
+// Layers whose versions an answer runs.
 inline const std::vector<std::string> kLayers = {"conv1d", "diffusion", "gemm", "policy"};
 
 struct PolicyOptions {
   Dtype dtype = Dtype::f32;  // fp32, bf16 or fp16
-  int samples = 1;           // observations that are answered at once
-  // graph: one replay; launches: the same one by one; poisoned: for tests, with all memory in between filled with NaN
+  int samples = 1;           // observations per answer
+  // graph: one replay; launches: each operation launched separately; poisoned: likewise with the arena filled with NaN,
+  // for tests.
   enum class Run { graph, launches, poisoned };
   Run run = Run::graph;
-  bool given_noise = false;  // noise is what set_noise() has said last, in the place of that of a seed
+  bool given_noise = false;  // use the noise of set_noise() or enqueue() instead of noise drawn from a seed
 };
 
 class Policy {
  public:
-  // Prepares the graph: weights are packed, the condition's table is made. `promotions` must outlive the policy.
+  // Packs the weights, computes the FiLM table of the time steps and prepares the graph. `promotions` must outlive the
+  // policy.
   Policy(const PolicyOptions& options, const PolicyFile& file, const DenoisingSteps& steps,
          const Promotions& promotions);
   ~Policy();
 
-  // initial [samples, horizon, action_dim], steps [steps, samples, horizon, action_dim]; not while an answer is made.
+  // Sets the noise: initial [samples, horizon, action_dim], steps [steps, samples, horizon, action_dim]. Do not call
+  // while an answer is in flight.
   void set_noise(std::span<const float> initial, std::span<const float> steps);
 
-  // [samples, horizon, action_dim] for observations [samples, observation], valid until the next answer. All noise follows
-  // from the seed and the number of the answer. Throws Failure where an observation or an action is not finite.
+  // Returns actions [samples, horizon, action_dim] for observations [samples, observation], valid until the next
+  // answer. All noise follows from the seed and the answer's number. Throws Failure where an observation or an action
+  // is not finite.
   std::span<const float> answer(std::span<const float> observations, std::int64_t seed, std::int64_t number);
 
-  // The same without the host, for a program whose tensors are on the device: all fp32, nothing normalised, nothing checked.
-  // Of a policy with given noise.
+  // Enqueues an answer from and to tensors on the device, fp32 except `rounded`. There is no normalisation and no check
+  // for finite values. Requires PolicyOptions::given_noise.
   struct OnDevice {
     const float* condition;  // [samples, observation], Mish of the observations
     const float* initial;    // [samples, horizon, action_dim]
-    const void* rounded;     // the same in the policy's dtype
-    const float* steps;      // [steps, noise_row()], each row as `initial` and then nothing that counts
-    float* actions;          // as `initial`
+    const void* rounded;     // `initial` rounded to the policy's dtype
+    const float* steps;      // [steps, noise_row()], each row [samples, horizon, action_dim] and then padding
+    float* actions;          // [samples, horizon, action_dim]
   };
   void enqueue(const OnDevice& tensors, Stream stream);
   std::size_t noise_row() const;
 
   const Program& program() const;
 
-  // What a step is made of, and why, in one line.
+  // Describes the implementation of a step and the reason for it, in one line (StepChoice::str()).
   std::string step() const;
 
  private:

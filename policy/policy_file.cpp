@@ -22,7 +22,7 @@ using nlohmann::json;
 
 constexpr const char* kExport = "python3 reference/pytorch/policy_export.py policy.ckpt policy.safetensors";
 constexpr std::string_view kNormalizer = "normalizer.params_dict.";
-constexpr int kMostExtent = 1 << 24;  // of a tensor, larger than any network's
+constexpr int kMostExtent = 1 << 24;  // limit of a tensor's extents, larger than any network's
 
 io::SafetensorsFile opened(const std::filesystem::path& path) {
   try {
@@ -32,7 +32,7 @@ io::SafetensorsFile opened(const std::filesystem::path& path) {
   }
 }
 
-// Reads one file; messages name it.
+// Reader of a policy's file; error messages name the file.
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& path)
@@ -85,7 +85,7 @@ class Reader {
     return otherwise;
   }
 
-  // The extents of a tensor with `rank` dimensions, by its published name.
+  // Returns the shape of a tensor, given its published name; fails unless it has `rank` dimensions.
   std::vector<int> extents(const std::string& published, std::size_t rank) const {
     const std::string name = names_.in_file(published);
     const io::StoredTensor* const tensor = file_.find(name);
@@ -149,7 +149,8 @@ class Reader {
     return values;
   }
 
-  // `whole`: a number for every one of `numbers`; else they are of several steps one after the other.
+  // `whole`: the normalizer must have all `numbers` elements. Otherwise a divisor of `numbers` is allowed: `numbers`
+  // then covers several observation steps that share the normalizer.
   Normalizer normalizer(const char* field, int numbers, bool whole) const {
     const std::string name = fmt::format("{}{}", kNormalizer, field);
     const bool has_scale = file_.find(name + ".scale") != nullptr, has_offset = file_.find(name + ".offset") != nullptr;
@@ -167,7 +168,8 @@ class Reader {
     return made;
   }
 
-  // LeRobot's names of a normalizer are normalize_inputs and unnormalize_outputs.
+  // Returns a note on the units of actions, with the names of normalizers that are not applied (LeRobot's:
+  // normalize_inputs and unnormalize_outputs).
   std::string units(const Normalizer& observation) const {
     std::set<std::string> found;
     for (const io::StoredTensor& tensor : file_.tensors()) {

@@ -1,6 +1,6 @@
-// A trained policy's file: safetensors with the network's weights as they are published, or as LeRobot publishes them.
-// Sizes are read from the tensors' shapes. What shapes do not say is in the metadata's "ladder.policy/1", a JSON object
-// {"groups", "horizon", "scheduler"}, the last one of which has the fields of diffusers' scheduler_config.json.
+// A trained policy's file: safetensors with the network's weights under the published names or LeRobot's names. Sizes
+// are read from the tensors' shapes. Properties that shapes do not determine are in the metadata's "ladder.policy/1", a
+// JSON object {"groups", "horizon", "scheduler"}; "scheduler" has the fields of diffusers' scheduler_config.json.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +17,7 @@ namespace ladder::denoise {
 
 inline constexpr const char* kMetadataKey = "ladder.policy/1";
 
-// normalised = scale * value + offset, for every number of a step; empty: the same
+// normalised = scale * value + offset, elementwise; empty: identity
 struct Normalizer {
   std::vector<float> scale, offset;
 };
@@ -26,23 +26,24 @@ struct PolicyFile {
   nn::Unet1dConfig network;
   nn::PublishedWeights weights;  // finite
   Normalizer observation, action;
-  nlohmann::json scheduler = nlohmann::json::object();  // diffusers' fields, as far as the file has them
-  std::string units;               // a sentence where actions are not those of the robot, but normalised
-  std::vector<std::string> notes;  // what a person should know: defaults that were taken, what was left alone
+  nlohmann::json scheduler = nlohmann::json::object();  // diffusers' fields that the file has
+  std::string units;               // a note where actions are normalised instead of in the robot's units
+  std::vector<std::string> notes;  // messages for the user: defaults taken, tensors ignored
 };
 
-// What a command line says in the place of the metadata.
+// Values of the command line that override the metadata.
 struct Given {
   std::optional<int> groups, horizon;
 };
 
-// Throws Failure, one line that names the file and what is wrong with it; UsageError for what is given.
+// Reads a policy. Throws Failure, one line with the file and the error, or UsageError where a value of `given` is
+// wrong.
 PolicyFile read_policy(const std::filesystem::path& path, const Given& given);
 
-// A small one with made-up weights, of 10 steps.
+// Returns a small policy with made-up weights and 10 steps.
 PolicyFile tiny_policy();
 
-// A JSON object. Throws Failure, one line that begins with `what`.
+// Parses a JSON object. Throws Failure, one line that begins with `what`.
 nlohmann::json parse_object(const std::string& text, const std::string& what);
 
 }  // namespace ladder::denoise

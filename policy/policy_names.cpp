@@ -19,7 +19,7 @@ bool begins_with_module(std::string_view name) {
   return std::ranges::any_of(kModules, [&](std::string_view module) { return name.starts_with(module); });
 }
 
-// The parts of names in front of the network's modules, each with the number of tensors that have it.
+// Returns the prefixes of names before the network's modules, each with its number of tensors.
 std::map<std::string, int> prefixes_of(const io::SafetensorsFile& file) {
   std::map<std::string, int> prefixes;
   for (const io::StoredTensor& tensor : file.tensors()) {
@@ -50,7 +50,7 @@ std::string Names::in_file(const std::string& published) const {
 }
 
 bool Names::of_network(const std::string& name) const {
-  // Without a prefix all that a policy has besides its network has another name.
+  // Without a prefix, tensors outside the network are recognised by not beginning with one of its modules.
   return prefix.empty() ? begins_with_module(name) : name.starts_with(prefix);
 }
 

@@ -1,5 +1,7 @@
-"""How pip builds the package: scikit-build-core on the top CMakeLists.txt, given what this machine has: PyTorch's headers
-(LADDER_TORCH_INCLUDE, an importable PyTorch, or fetched), nvcc, its GPU's architecture, as many jobs as its memory holds.
+"""Build backend of the package for pip: scikit-build-core on the top-level CMakeLists.txt, configured for this machine.
+
+Detects PyTorch's headers (LADDER_TORCH_INCLUDE, an importable PyTorch, or fetched), nvcc, the GPU's architecture, and
+the number of parallel jobs that fit in memory.
 
     pip install .                                             for the GPU of this machine
     pip install . -C cmake.define.LADDER_EMULATOR=ON          for CPU tensors, by the emulator
@@ -17,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 
 from cli import device, package, setup
 
-_BYTES_A_JOB = 2.5e9  # nvcc's largest
+_BYTES_A_JOB = 2.5e9  # peak memory of an nvcc process
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):

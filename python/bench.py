@@ -1,11 +1,11 @@
-"""The package beside PyTorch, on one GPU and in one run.
+"""Benchmarks of the package against PyTorch, on one GPU and in one run.
 
     python3 python/bench.py                          every table
     python3 python/bench.py norm host --json FILE    some of them, and a record
 
 norm    GroupNorm + SiLU of the U-Net's seven shapes, bf16, 32 images, forward and backward: warm, in a CUDA graph
-bench   the same calls beside the kernel alone, as ./ladder bench times it (needs the source tree)
-host    microseconds of the CPU for one call, with gradients and without
+bench   the same calls against the kernel alone, as ./ladder bench times it (needs the source tree)
+host    microseconds of CPU time for one call, with gradients and without
 unet    a training step of guided-diffusion's U-Net before swap() and after it, in a CUDA graph (needs the source tree)
 unet_compiled    the same with torch.compile
 """
@@ -25,7 +25,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional
 
-sys.path.append(sys.path.pop(0))  # what pip installed comes before the package beside this file
+sys.path.append(sys.path.pop(0))  # the package that pip installed takes precedence over the one next to this file
 import ladder_torch
 from ladder_torch.measure import microseconds, microseconds_of
 
@@ -64,7 +64,7 @@ def theirs(x, weight, bias):
 
 
 def passes(function, x, parameters):
-    """{"forward", "backward"}: microseconds of the function, and of its gradients without it."""
+    """Returns {"forward", "backward"}: microseconds of the function, and of its gradients alone."""
     inputs = [x.requires_grad_(), *parameters]
     with torch.no_grad():
         times = {"forward": microseconds(lambda: function(*inputs))}
@@ -109,7 +109,7 @@ def norm():
 
 
 def bench():
-    """The operator in a graph, and the same version, warm, in Ladder's own benchmark."""
+    """Times the operator in a CUDA graph, and the same version, warm, in Ladder's own benchmark."""
     rows = []
     for side, channels in SHAPES:
         x, (weight, bias) = drawn(side, channels, True), parameters(channels)
@@ -149,7 +149,7 @@ def kernel_alone(path, version, problem):
 
 
 def host():
-    """Medians of what the CPU spends on a call, while the GPU is kept from being waited for."""
+    """Median CPU time of a call, measured without waiting for the GPU."""
     x, (weight, bias) = drawn(8, 64, True), parameters(64, torch.bfloat16)
     rows = []
     for gradients in (False, True):
@@ -193,7 +193,7 @@ def of_the_host(call, calls=50, rounds=9):
 
 
 def unet(compiled=False):
-    """A row before swap() and one after."""
+    """Times a training step before and after swap(); returns a row for each."""
     sys.path.insert(0, str(ROOT / "reference" / "pytorch"))
     import unet as models
     from unet_step import Graph, Step
@@ -247,7 +247,7 @@ def table(rows):
 
 
 def commit():
-    """Of the source tree, "" where there is none."""
+    """Returns the commit of the source tree, or "" outside a git repository."""
     git = ["git", "-C", ROOT, "describe", "--always", "--dirty"]
     try:
         return subprocess.run(git, capture_output=True, text=True).stdout.strip()
@@ -282,7 +282,7 @@ def main():
     print(f"{record['environment']['gpu']}, PyTorch {torch.__version__}")
     for name in options.tables or TABLES:
         record[name] = TABLES[name]()
-        if options.json:  # after each, so that what is measured is kept
+        if options.json:  # after each table, so that finished measurements survive a failure
             files.replace(options.json, json.dumps(record, indent=1) + "\n")
     return 0
 

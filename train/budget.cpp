@@ -19,12 +19,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Of the device's peaks, what was reached at best on an H200: 750 TFLOP/s of dense bf16 products while the next tiles are
-// fetched, as clocks then fall to the power limit, and 4.0 TB/s of a kernel that streams.
+// Highest fractions of the device's peaks reached on an H200: 750 of 1070.5 TFLOP/s for dense bf16 products that
+// prefetch the next tiles, because clocks then fall to the power limit, and 4.0 of 4.8 TB/s for a streaming kernel.
 constexpr double kArithmeticReached = 750.0 / 1070.5;
 constexpr double kMemoryReached = 4.0 / 4.8;
 
-// The time that an operation's arithmetic or its bytes take, whichever is longer, at shares of the device's peaks.
+// Roofline time of an operation: the longer of its arithmetic and its memory traffic, at the given fractions of the
+// device's peaks.
 double bound_us(const Case& c, double of_arithmetic, double of_memory) {
   const double arithmetic = c.flops / (of_arithmetic * peak_tflops(c.dtype) * 1e12);
   const double rate = of_memory * backend::device().dram_bytes_per_s;
@@ -37,7 +38,7 @@ Json json_of(const StepTimes::Timed& timed) {
                {"overlap_us", timed.share.overlap_us}};
   if (!timed.operation) {
     json.update({{"layer", ""}, {"pass", "copies"}, {"problem", ""}, {"version", ""}, {"why", ""}});
-    json.update({{"lower_bound_us", 0.0}, {"realistic_us", 0.0}});  // they need not be
+    json.update({{"lower_bound_us", 0.0}, {"realistic_us", 0.0}});  // copies are avoidable
     return json;
   }
   const Case& problem = timed.operation->problem;

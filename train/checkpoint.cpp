@@ -29,7 +29,7 @@ constexpr const char* kReplaced = ".replaced";
 
 std::string step_name(std::int64_t step) { return fmt::format("step_{:08}", step); }
 
-// Of a whole number in decimal digits.
+// Parses a non-negative integer in decimal digits; returns nullopt for any other text.
 std::optional<std::int64_t> parse_whole(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -37,7 +37,7 @@ std::optional<std::int64_t> parse_whole(std::string_view text) {
   return value;
 }
 
-// Of the name of a step's folder.
+// Parses the name of a step's folder, "step_00001000"; returns nullopt for any other name.
 std::optional<std::int64_t> parse_step(const std::string& name) {
   constexpr std::string_view kPrefix = "step_";
   if (!name.starts_with(kPrefix)) return std::nullopt;
@@ -55,7 +55,7 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, error);
 }
 
-// Empty, or the first of the three files that the folder lacks.
+// Returns the first of the three files that the folder lacks, or an empty string.
 std::string missing_file(const fs::path& folder) {
   for (const char* file : kFiles) {
     if (!is_file(folder / file)) return file;
@@ -63,7 +63,7 @@ std::string missing_file(const fs::path& folder) {
   return {};
 }
 
-// What the file system refuses becomes a Failure that says what was tried.
+// Runs `action` and turns a filesystem_error into a Failure that begins with `what`.
 template <class Action>
 void attempt(const std::string& what, const Action& action) {
   try {
@@ -73,7 +73,7 @@ void attempt(const std::string& what, const Action& action) {
   }
 }
 
-// Step to folder, of those that stand under a good name.
+// Returns step number to folder, for the subfolders named like a finished checkpoint.
 std::map<std::int64_t, fs::path> steps_in(const fs::path& folder) {
   std::map<std::int64_t, fs::path> steps;
   attempt(fmt::format("'{}' cannot be read", folder.string()), [&] {
@@ -85,7 +85,7 @@ std::map<std::int64_t, fs::path> steps_in(const fs::path& folder) {
   return steps;
 }
 
-// The step that `latest` names, if it names one.
+// The step named by the file `latest`, if it names one.
 std::optional<std::int64_t> latest_step(const fs::path& folder) {
   std::ifstream file(folder / kLatest);
   std::string name;
@@ -93,7 +93,7 @@ std::optional<std::int64_t> latest_step(const fs::path& folder) {
   return parse_step(name);
 }
 
-// The complete checkpoints of a run, the one to go on from first: that which `latest` names, then by falling step.
+// The complete checkpoints of a run, in the order to try on resume: the one named by `latest`, then by descending step.
 std::vector<fs::path> complete_in(const fs::path& folder) {
   std::map<std::int64_t, fs::path> steps = steps_in(folder);
   std::erase_if(steps, [](const auto& step) { return !missing_file(step.second).empty(); });
@@ -113,8 +113,8 @@ void point_latest(const fs::path& folder, const std::string& name) {
   file.commit();
 }
 
-// What a killed process left in the folder. It may have been between the two renames that replace a checkpoint: then
-// the old one takes its name again.
+// Removes leftovers of a killed process. If the process was killed between the two renames that replace a checkpoint,
+// the old checkpoint gets its name back.
 void clear_up(const fs::path& folder) {
   std::vector<fs::path> left;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) left.push_back(entry.path());
@@ -130,7 +130,7 @@ void clear_up(const fs::path& folder) {
   }
 }
 
-// Removed under another name, so that what is left of it never passes for a checkpoint.
+// Renames the folder before removing it, so that a partly removed folder never passes for a checkpoint.
 void remove_step(const fs::path& folder) {
   fs::path aside = folder;
   aside += kPartial;
@@ -153,7 +153,7 @@ std::string digest_of(const std::vector<io::FloatTensor>& tensors) {
   return digest.hex();
 }
 
-// Those of optimizer.safetensors: all first moments, then all second ones.
+// The tensors of optimizer.safetensors: all first moments, then all second moments.
 std::vector<io::FloatTensor> moments_of(const Checkpoint& checkpoint) {
   std::vector<io::FloatTensor> moments = part_of(checkpoint, &CheckpointTensor::m, "m.");
   const std::vector<io::FloatTensor> second = part_of(checkpoint, &CheckpointTensor::v, "v.");
@@ -174,7 +174,7 @@ void write_files(const fs::path& folder, const Checkpoint& checkpoint) {
   write(kOptimizer, moments_of(checkpoint));
 }
 
-// The metadata of one of the three files without "schema" and "contents", which are checked, and without "digest".
+// Checks "schema" and "contents" of one of the three files; returns its metadata without these two and "digest".
 io::Metadata checked_metadata(const io::SafetensorsFile& file) {
   io::Metadata metadata = file.metadata();
   const std::string path = file.path().string();
@@ -197,7 +197,7 @@ io::Metadata checked_metadata(const io::SafetensorsFile& file) {
   return metadata;
 }
 
-// The metadata of a checkpoint, by the first of its files.
+// The metadata of a checkpoint, read from model.safetensors. Checks "step" against the folder's name.
 io::Metadata metadata_of(const io::SafetensorsFile& model) {
   io::Metadata metadata = checked_metadata(model);
   const std::optional<std::int64_t> folder = parse_step(model.path().parent_path().filename());
@@ -323,7 +323,7 @@ Checkpoint read_checkpoint(const fs::path& path) {
                                   optimizer.floats("m." + name), optimizer.floats("v." + name)});
   }
   const auto check_digest = [](const io::SafetensorsFile& file, const std::vector<io::FloatTensor>& tensors) {
-    const auto digest = file.metadata().find("digest");  // which checkpoints before it was added do not have
+    const auto digest = file.metadata().find("digest");  // missing from checkpoints written before digests existed
     if (digest == file.metadata().end() || digest->second == digest_of(tensors)) return;
     throw Failure(fmt::format("'{}' is damaged: its numbers are not those that were written", file.path().string()));
   };
@@ -335,7 +335,8 @@ Checkpoint read_checkpoint(const fs::path& path) {
 
 namespace {
 
-// What `read` makes of the first of the run's complete checkpoints that it takes; `damaged` are those before.
+// Returns read(folder) of the run's first complete checkpoint for which it does not fail. Adds the failures before it
+// to `damaged`.
 template <class Read>
 auto first_readable(const fs::path& run, std::vector<std::string>& damaged, const Read& read) {
   find_checkpoint(run);  // throws where there is none

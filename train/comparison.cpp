@@ -29,7 +29,7 @@ constexpr const char* kFlag = "--compare";
 constexpr std::string_view kPromoted = "promoted";
 
 struct Switch {
-  std::string_view name;  // whose values are "on" and "off"
+  std::string_view name;  // a key with the values "on" and "off"
   bool Side::*member;
 };
 constexpr std::array kSwitches = {
@@ -63,13 +63,13 @@ std::vector<Key> keys_of(std::string_view text) {
   }
 }
 
-// A side's step, and the versions that were asked for in it.
+// A side with its step and the promotions, including the versions that the side asks for.
 struct Built {
   Side side;
   Promotions promotions;
   std::unique_ptr<Step> step;
   float first_loss = 0;
-  std::vector<double> seconds;  // two a round
+  std::vector<double> seconds;  // of each replay, two per round
 };
 
 // Calls visit(operation, its choice) for each operation of a step.
@@ -82,7 +82,7 @@ void each_operation(const Step& step, const Visit& visit) {
   }
 }
 
-// Throws Failure where a version that was asked for runs nothing.
+// Throws Failure where a requested version runs no operation of the step.
 void check_used(const Built& built) {
   for (const auto& [pass, version] : built.promotions.used()) {
     int operations = 0;
@@ -102,7 +102,7 @@ void check_used(const Built& built) {
   }
 }
 
-// Which version runs each problem of `passes`, and for how many operations.
+// Returns the version that runs each problem of `passes`, with the number of operations.
 Json versions_of(const Step& step, const std::set<const Pass*>& passes) {
   std::map<std::tuple<std::string, std::string, std::string>, int> counts;
   each_operation(step, [&](const Operation& o, const VersionChoice& choice) {
@@ -116,7 +116,7 @@ Json versions_of(const Step& step, const std::set<const Pass*>& passes) {
   return versions;
 }
 
-// Replays the sides in turn, there and back; their `seconds` grow by two a round.
+// Replays the sides in turn, forth and back (A B B A), and appends two times per round to each side's `seconds`.
 void replay(std::deque<Built>& sides, int rounds, Stream stream) {
   std::vector<Built*> order;
   order.reserve(2 * sides.size());
@@ -144,7 +144,7 @@ double unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// The loss of step `number`, which leaves the weights as they are.
+// Returns the loss of step `number`, run with a learning rate of 0 so that the weights do not change.
 float loss_of(StepBench& bench, Built& built, int number) {
   bench.submit(*built.step, number, 0.0f);
   const float loss = built.step->collect()->loss;
@@ -181,13 +181,14 @@ std::vector<Side> sides_of(std::string_view text) {
 
 int compare(const TrainingConfig& config, const TrainingOptions& options, const std::string& text, int rounds,
             const std::filesystem::path& file) {
-  // Fresh weights are partly zeros, of which arithmetic takes less power; the emulator has no power to save.
+  // Train first on a GPU: initial weights are partly zeros, and arithmetic on zeros draws less power. The emulator has
+  // no power limit.
   const bool on_gpu = backend::kind() == backend::Kind::gpu;
   const int training_steps = on_gpu ? 100 : 1;
   const int warm_up_rounds = on_gpu ? 10 : 0;
   const std::vector<Side> wanted = sides_of(text);
   StepBench bench(config, options);
-  std::deque<Built> sides;  // which stay where they are: steps hold on to their promotions
+  std::deque<Built> sides;  // a deque, because steps keep references to their promotions
   std::set<const Pass*> passes;
   for (const Side& side : wanted) {
     Built& built = sides.emplace_back(Built{.side = side, .promotions = bench.promotions(), .step = nullptr});

@@ -1,4 +1,5 @@
-// Sides of a step that differ in versions or in a switch, timed in one process: what a version is worth in the step.
+// A/B comparison: training steps that differ in versions or in a switch, timed in one process to see a version's effect
+// on the step.
 #pragma once
 
 #include <filesystem>
@@ -12,21 +13,22 @@
 namespace ladder::train {
 
 struct Side {
-  std::string name;      // "conv3x3/fprop=v09", as it was typed
-  std::string use;       // for Promotions::use(); empty: what is promoted
-  bool overlap = true;   // whether launches may overlap (core/overlap.h)
+  std::string name;      // "conv3x3/fprop=v09", as typed
+  std::string use;       // for Promotions::use(); empty: the promoted versions
+  bool overlap = true;   // launches may overlap (core/overlap.h)
   bool branches = true;  // StepOptions
   bool batches = true;
 
   bool operator==(const Side&) const = default;
 };
 
-// Of "conv3x3/fprop=v09,v14": two sides. Several keys, each with as many values, change together: the second side of
-// "conv3x3/fprop=v09,v14,conv3x3/dgrad=v10,v12" has v14 and v12. The value `promoted` leaves a pass as it is; the keys
-// `overlap`, `branches` and `batches` take on and off. Throws UsageError.
+// Parses --compare: "conv3x3/fprop=v09,v14" gives two sides. Several keys, each with the same number of values, change
+// together: the second side of "conv3x3/fprop=v09,v14,conv3x3/dgrad=v10,v12" has v14 and v12. The value `promoted`
+// keeps the promoted version of a pass; the keys `overlap`, `branches` and `batches` take on and off. Throws
+// UsageError.
 std::vector<Side> sides_of(std::string_view text);
 
-// Replays the sides' graphs in turn, `rounds` times there and back (A B B A), and writes every time to `file`, schema
+// Replays the sides' graphs in turn, `rounds` times forth and back (A B B A), and writes every time to `file`, schema
 // ladder.step-comparison/1, which `./ladder train --compare` judges. Throws Failure where a version of a side runs no
 // operation of the step. Returns the exit status.
 int compare(const TrainingConfig& config, const TrainingOptions& options, const std::string& text, int rounds,

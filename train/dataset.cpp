@@ -22,7 +22,7 @@ namespace ladder::train {
 
 namespace {
 
-// As tools/images/ldata.py writes it.
+// File format written by tools/images/ldata.py.
 constexpr std::string_view kMagic = "LADDATA\n";
 constexpr std::uint32_t kVersion = 1;
 constexpr std::uint32_t kChannels = 3;
@@ -37,7 +37,7 @@ struct Header {
   std::uint32_t zero;
   std::uint64_t num_images;
   std::uint64_t num_held_out;
-  std::uint8_t digest[16];  // of what stands in front of it, and of the pixels
+  std::uint8_t digest[16];  // of the header's fields before it, and of the pixels
   std::uint8_t zeros[72];
 };
 static_assert(sizeof(Header) == kHeaderBytes && offsetof(Header, digest) == 40, "the header is read as it lies");
@@ -47,8 +47,8 @@ static_assert(std::endian::native == std::endian::little, "the file's numbers ar
   throw Failure(fmt::format("data set '{}' {}", path.string(), reason));
 }
 
-// Below `bound`, each number equally likely: 32 random bits, scaled, and drawn again where they would favour some
-// (Lemire 2019).
+// Returns a uniform number below `bound`: 32 random bits, scaled, and redrawn where scaling would be biased (Lemire
+// 2019).
 std::uint32_t below(std::uint32_t bound, std::mt19937_64& random) {
   const std::uint32_t uneven = -bound % bound;  // 2^32 mod bound
   std::uint64_t scaled;
@@ -99,7 +99,7 @@ Dataset::Dataset(std::filesystem::path path) : path_(std::move(path)) {
 
   image_size_ = static_cast<int>(header.image_size);
   channels_ = static_cast<int>(header.channels);
-  // Divided, not multiplied: a corrupt number must not wrap around.
+  // Divide rather than multiply: the product with a corrupt number could wrap around.
   const std::size_t pixel_bytes = bytes - kHeaderBytes;
   const std::size_t found = pixel_bytes / image_bytes();
   if (found != header.num_images || pixel_bytes % image_bytes() != 0) {

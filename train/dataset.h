@@ -1,4 +1,4 @@
-// Data to train on: a file of equal images, and the order in which training draws them.
+// Training data: a file of images of one size, and the order in which training draws them.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@
 
 namespace ladder::train {
 
-// A file that `./ladder prepare` wrote; tools/images/ldata.py says what is in it byte by byte. The images are uint8
-// [row, column, channel], 0 black and 255 white; those to train on come first, those held out last. The file is mapped:
-// nothing is read before it is looked at, and a file renamed over it changes nothing here.
+// A file written by `./ladder prepare`; tools/images/ldata.py documents its bytes. The images are uint8 [row, column,
+// channel], 0 black and 255 white; training images come first, held-out images last. The file is memory-mapped: pages
+// are read on first access, and a file renamed over it does not change this mapping.
 class Dataset {
  public:
-  // Throws Failure that names the file: not there, foreign, of another version, corrupt in its header, or of another
+  // Throws Failure that names the file if it is missing, foreign, of another version, has a corrupt header, or another
   // length than its header says.
   explicit Dataset(std::filesystem::path path);
 
@@ -24,18 +24,18 @@ class Dataset {
   int channels() const { return channels_; }
   std::size_t image_bytes() const { return std::size_t(image_size_) * image_size_ * channels_; }
   std::size_t num_training() const { return num_images_ - num_held_out_; }  // at least 1
-  std::size_t num_held_out() const { return num_held_out_; }                // 0 of a single image
+  std::size_t num_held_out() const { return num_held_out_; }                // 0 for a data set of one image
 
   // [num_training, image_size, image_size, channels] and [num_held_out, ...], each without gaps.
   const std::uint8_t* training() const { return pixels_; }
   const std::uint8_t* held_out() const { return pixels_ + num_training() * image_bytes(); }
-  // One of them. Throws Failure where there is no such image.
+  // The image with that index. Throws Failure where the index is out of range.
   const std::uint8_t* training(std::size_t index) const;
   const std::uint8_t* held_out(std::size_t index) const;
 
-  // 32 hexadecimal digits that stand for everything in the file, as its header gives them.
+  // The digest of header and pixels that the header states, as 32 hexadecimal digits.
   const std::string& digest() const { return digest_; }
-  // Reads the whole file, some gigabytes a second. Throws Failure where it is not what the digest was made of.
+  // Reads the whole file, at some gigabytes per second. Throws Failure where it does not match the digest.
   void check_digest() const;
 
  private:
@@ -54,25 +54,25 @@ class Dataset {
   std::string digest_;
 };
 
-// The order in which `count` images are drawn, for ever: in each epoch every image once. Position 0 is the first image
-// that the training draws, count the first of the second epoch; a batch is a run of consecutive positions, and may be more
-// than there are images. An epoch's order follows from (seed, epoch) alone, so a training that resumes at a position
-// draws as if it had never stopped; and it is the same everywhere: std::mt19937_64 and std::seed_seq, whose every bit
-// the C++ standard fixes, then Fisher and Yates by hand, since what std::shuffle draws is each library's own.
+// Endless order in which `count` images are drawn: every image once per epoch. Position 0 is the first image that the
+// training draws, position `count` the first of the second epoch. A batch is a run of consecutive positions and may be
+// larger than `count`. An epoch's order depends on (seed, epoch) alone, so a training that resumes at a position draws
+// as if it had never stopped. It is the same on every platform: the C++ standard fixes every bit of std::mt19937_64 and
+// std::seed_seq, and the Fisher-Yates shuffle is written here because std::shuffle differs between libraries.
 class Order {
  public:
-  // With `flips`, a fair coin for each position says whether its image is mirrored left to right; the coins do not
-  // change the order. Throws Failure for no images, or more than 2^32 - 1.
+  // `flips`: mirror each position's image left to right with probability 1/2; this does not change the order. Throws
+  // Failure for no images, or more than 2^32 - 1.
   Order(std::uint64_t seed, std::size_t count, bool flips = false);
 
-  // The image at a position, from 0 to count - 1, and whether it is mirrored. The epoch of the last position asked for
-  // is remembered: going on in it costs nothing, another epoch costs a pass over the images. Not for two threads at
-  // once.
+  // at() returns the image at a position, from 0 to count - 1, flipped() whether it is mirrored. The epoch of the last
+  // position is cached: a position of the same epoch costs nothing, one of another epoch a pass over the images. Not
+  // thread-safe.
   std::size_t at(std::uint64_t position);
   bool flipped(std::uint64_t position);
 
  private:
-  std::size_t place_in_epoch(std::uint64_t position);  // draws the epoch's order where it is another
+  std::size_t place_in_epoch(std::uint64_t position);  // draws the epoch's order if not cached
 
   std::uint64_t seed_;
   bool flips_;

@@ -10,7 +10,7 @@
 namespace ladder::train {
 namespace {
 
-// Where the arrays of DenoisingInputs begin, each at a multiple of 256 bytes.
+// Byte offsets of the arrays of DenoisingInputs on the device, each a multiple of 256 bytes.
 struct Layout {
   explicit Layout(std::size_t batch)
       : t(padded(batch * sizeof(std::int32_t))), philox(2 * t), bytes(philox + padded(3 * sizeof(std::int64_t))) {}
@@ -59,7 +59,7 @@ Denoising::Denoising(const DenoisingOptions& options, const nn::Model& model, co
 
 std::size_t Denoising::input_bytes() const { return Layout(options_.batch).bytes; }
 
-// x0 of the batch's images, then x_t and its noise.
+// Computes x0 from the batch's pixels, then x_t and its noise.
 void Denoising::append_batch(Tape& tape, const Region& inputs) const {
   const int n = options_.batch;
   const Layout layout(n);

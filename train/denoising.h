@@ -1,5 +1,5 @@
-// The objective of a diffusion model (Ho et al. 2020): the mean squared error of the noise that a network finds in images
-// which were noised at random time steps.
+// The objective of a diffusion model (Ho et al. 2020): the mean squared error of the noise that a network predicts from
+// images noised at random time steps.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@
 
 namespace ladder::train {
 
-// What a batch is made of.
+// Host inputs from which the device makes a batch.
 struct DenoisingInputs {
-  std::vector<std::int32_t> index;  // [batch], as diffusion::Batch takes it
-  std::vector<std::int32_t> t;      // [batch]
+  std::vector<std::int32_t> index;  // [batch] image numbers, -1 - number for a mirrored image (diffusion::Batch)
+  std::vector<std::int32_t> t;      // [batch] time steps
   std::int64_t seed = 0;            // of the noise
-  std::int64_t offset = 0;          // of the noise's stream: another for every step
+  std::int64_t offset = 0;          // of the noise's Philox stream; differs for every step
 
-  std::vector<std::byte> bytes() const;  // as Denoising has them on the device
+  std::vector<std::byte> bytes() const;  // in the layout that Denoising has on the device
 };
 
-// Of dev/diffusion's passes on `samples` of a model's images.
+// The problem of dev/diffusion's passes on `samples` of a model's images.
 diffusion::Problem diffusion_problem(const nn::Model& model, int samples, Dtype dtype);
 
 struct DenoisingOptions {
@@ -35,8 +35,8 @@ struct DenoisingOptions {
 
 class Denoising : public Objective {
  public:
-  // `pixels` [images, sample of the model] uint8 on the device. Both must outlive this. Throws UsageError where a batch
-  // cannot be cut into equal parts.
+  // `pixels` is [images, sample of the model] uint8 on the device. `model` and `pixels` must outlive this object.
+  // Throws UsageError where the batch is not divisible by the number of micro-batches.
   Denoising(const DenoisingOptions& options, const nn::Model& model, const Region& pixels);
 
   int batch() const override { return options_.batch; }
@@ -47,11 +47,11 @@ class Denoising : public Objective {
   void append_loss(Tape& tape, const nn::Binding& binding, const std::vector<Rows>& rows, ValueId losses,
                    ValueId loss) const override;
 
-  // Noised images and noise of the newest batch and the prediction for its last part, as [n, sample] fp32.
+  // Noised images and noise of the newest batch, and the prediction for its last micro-batch, as [n, sample] fp32.
   std::vector<float> noised() const { return decoded(noised_, stored()); }
   std::vector<float> noise() const { return decoded(noise_, Dtype::f32); }
   std::vector<float> prediction() const { return decoded(predicted_, stored()); }
-  // For comparisons with other implementations: puts a batch in the place of one that append_batch() would make.
+  // Sets a batch in place of the one that append_batch() makes, for comparisons with other implementations.
   void set_batch(const std::vector<float>& noised, const std::vector<float>& noise);
 
   std::size_t bytes() const { return noised_.bytes + noise_.bytes + table_.bytes + predicted_.bytes; }  // on the device

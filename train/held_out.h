@@ -13,16 +13,16 @@ namespace ladder::train {
 
 class HeldOut {
  public:
-  // `images`: of `pixels`, the held-out ones, by number. `options` as those of the training's objective. All must outlive
-  // this; the binding has no gradients.
+  // `images` are the numbers of the held-out images in `pixels`, `options` those of the training's objective. All
+  // arguments taken by reference must outlive this object. The binding has no gradients.
   HeldOut(const DenoisingOptions& options, std::vector<std::int32_t> images, const nn::Model& model,
           const nn::Binding& binding, const Region& pixels, const Promotions& promotions);
   ~HeldOut();
 
-  // The mean over all of them.
+  // The mean loss over all held-out images.
   double loss();
 
-  // The time step of the i-th of `count` images: all of [0, 1000) in equal distances.
+  // The time step of the i-th of `count` images: evenly spaced over [0, 1000).
   static std::int32_t time_step(std::size_t i, std::size_t count);
 
  private:

@@ -21,7 +21,7 @@ ImageSource::ImageSource(const Dataset& data, int batch, std::size_t device_byte
     images_ = training + static_cast<int>(data.num_held_out());
     std::iota(held_out_.begin(), held_out_.end(), training);
     pixels_ = std::make_unique<OwnedRegion>("pixels", images_ * each);
-    backend::copy_in(pixels_->base, data.training(), images_ * each);  // those held out lie after the others
+    backend::copy_in(pixels_->base, data.training(), images_ * each);  // held-out images follow the training images
     return;
   }
   images_ = held_out + 2 * batch;

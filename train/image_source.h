@@ -1,5 +1,5 @@
-// Where a step finds its images: all of the data set on the device, or, where it is too large, room for the held-out
-// images and two batches, of which one is copied in while the other is worked on.
+// Device storage of a step's images: the whole data set, or, where that is too large, the held-out images and two batch
+// buffers, of which one is filled while a step reads the other.
 #pragma once
 
 #include <array>
@@ -15,10 +15,10 @@ namespace ladder::train {
 
 class ImageSource {
  public:
-  // Of the held-out images at most kMaxHeldOut are taken.
+  // Maximum number of held-out images used.
   static constexpr int kMaxHeldOut = 2048;
 
-  // Data sets of more than `device_bytes` are streamed. `data` must outlive this.
+  // A data set of more than `device_bytes` is streamed. `data` must outlive this object.
   ImageSource(const Dataset& data, int batch, std::size_t device_bytes);
 
   bool streams() const { return streams_; }
@@ -26,9 +26,9 @@ class ImageSource {
   int images() const { return images_; }
   const std::vector<std::int32_t>& held_out() const { return held_out_; }  // their numbers in pixels()
 
-  // The batch's images by number in the data set, -1 - number for a mirrored one; returns them as diffusion::Batch
-  // takes them from pixels(). What is enqueued on `stream` next waits until they are there; release() says when they
-  // are done with.
+  // Makes a batch's images available in pixels(). `batch` has their numbers in the data set, -1 - number for a mirrored
+  // image; the result has their numbers in pixels(), likewise for mirrored ones (diffusion::Batch). Work enqueued on
+  // `stream` afterwards waits for the copy. Call release() after enqueuing the work that reads the images.
   std::vector<std::int32_t> place(const std::vector<std::int32_t>& batch, Stream stream);
   void release(Stream stream);
 

@@ -1,4 +1,4 @@
-// A training's state and files: checkpoints to go on from, weights from PyTorch, and back.
+// Conversion between a training's state and files: checkpoints to resume from, weights from and for PyTorch.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,28 @@
 
 namespace ladder::train {
 
-// The parameters as files have them.
+// Names and shapes of the parameters' tensors in files.
 std::vector<ExpectedTensor> expected_tensors(const nn::Parameters& parameters);
 
-// A flat buffer's tensors in PyTorch's layout, and back. Throw Failure where one has another number of elements.
+// file_values() returns a parameter from a flat buffer in PyTorch's layout; set_file_values() does the reverse, and
+// throws Failure where `values` has another number of elements.
 std::vector<float> file_values(const nn::Parameter& p, const std::vector<float>& flat);
 void set_file_values(const nn::Parameter& p, const std::vector<float>& values, std::vector<float>& flat);
 
-// A flat buffer from a file of weights alone; see import_weights(). Throws Failure too where a weight is not finite.
+// Reads a file of weights into a flat buffer; see import_weights(). Throws Failure also where a weight is not finite.
 std::vector<float> read_weights(const std::filesystem::path& file, const nn::Parameters& parameters);
 
-// What a checkpoint knows of a training besides its state and configuration.
+// Progress of a training as stored in a checkpoint, besides state and configuration.
 struct Progress {
   std::int64_t step = 0;
-  std::int64_t skipped = 0;  // updates left out
+  std::int64_t skipped = 0;  // updates skipped because gradients were not finite
   std::string data_digest;
   std::string promotions;
   std::string device;
 };
 
 struct Resumed : Progress {
-  TrainingConfig config;             // of the training up to there
+  TrainingConfig config;             // of the training up to the checkpoint
   std::vector<std::string> damaged;  // why newer checkpoints were passed over, a line each
 };
 
@@ -40,7 +41,8 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run, const Tr
                                       const nn::Parameters& parameters, const nn::State& state,
                                       const Progress& progress, int keep);
 
-// Sets the state to the newest checkpoint that is not damaged. Throws Failure where the checkpoint's model is another one than the configuration's.
+// Sets the state to the newest checkpoint that is not damaged. Throws Failure where the checkpoint's model differs from
+// the configuration's.
 Resumed resume(const std::filesystem::path& run, const TrainingConfig& config, const nn::Parameters& parameters,
                nn::State& state);
 

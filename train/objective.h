@@ -1,4 +1,5 @@
-// What a training step minimises, as operations on a tape: how a batch is made on the device, and the loss of a part of it.
+// A training objective as operations on a tape: making a batch on the device, and the loss of a part (micro-batch) of
+// it.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,7 @@
 
 namespace ladder::train {
 
-// Where an array lies that has a row for each sample.
+// Location of an array with one row per sample.
 struct Rows {
   const Region* region = nullptr;
   std::size_t offset = 0;  // bytes
@@ -20,20 +21,20 @@ class Objective {
  public:
   virtual ~Objective() = default;
 
-  // Samples of a batch, and of a part of it.
+  // Number of samples of a batch, and of a part of it.
   virtual int batch() const = 0;
   virtual int part() const = 0;
 
-  // Of what the host hands over for each step: multiples of 256 at the beginning of an array.
+  // Size in bytes of the inputs that the host copies in for each step. Every array begins at a multiple of 256 bytes.
   virtual std::size_t input_bytes() const = 0;
 
-  // Appends what makes the batch of a step out of its inputs, which lie at the beginning of `inputs`.
+  // Appends the operations that make a step's batch from its inputs, which lie at the beginning of `inputs`.
   virtual void append_batch(Tape& tape, const Region& inputs) const = 0;
-  // What a batch consists of then.
+  // The arrays of the batch that append_batch() makes.
   virtual std::vector<Rows> arrays(const Region& inputs) const = 0;
 
-  // Appends the losses [part] and their mean [1], fp32, of a part whose rows of each array begin at `rows`; where the
-  // network trains, the backward pass as well.
+  // Appends the losses [part] and their mean [1], fp32, of a part of the batch; `rows` locates the part's rows of each
+  // array. Where the network trains, appends the backward pass as well.
   virtual void append_loss(Tape& tape, const nn::Binding& binding, const std::vector<Rows>& rows, ValueId losses,
                            ValueId loss) const = 0;
 };

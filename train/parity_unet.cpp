@@ -34,7 +34,7 @@ struct Options {
   double clip = 0;
 };
 
-// [count, c, h, w] and [count, h, w, c].
+// Converts [count, c, h, w] to [count, h, w, c]; to_nchw() does the reverse.
 std::vector<float> to_nhwc(const float* nchw, std::size_t count, std::size_t side) {
   const std::size_t pixels = side * side;
   std::vector<float> nhwc(count * pixels * nn::kImageChannels);
@@ -62,10 +62,10 @@ std::vector<float> to_nchw(const std::vector<float>& nhwc, std::size_t side) {
   return nchw;
 }
 
-// One batch of a file that holds several.
+// A batch of images with their time steps.
 struct Batch {
-  std::vector<float> noised;  // NHWC
-  std::vector<float> noise;
+  std::vector<float> noised;  // [n, h, w, c]
+  std::vector<float> noise;   // [n, h, w, c]
   std::vector<std::int32_t> t;
 };
 
@@ -109,7 +109,7 @@ class Batches {
   }
 
  private:
-  // Integers too, which fp32 holds up to 2^24.
+  // Reads a tensor as fp32, including integers, which fp32 represents exactly up to 2^24.
   static std::vector<float> of(const std::filesystem::path& path, const char* name) {
     const io::SafetensorsFile file(path);
     const io::StoredTensor* const tensor = file.find(name);

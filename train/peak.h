@@ -1,4 +1,4 @@
-// The arithmetic that the device could do at most.
+// Peak arithmetic throughput of the device.
 #pragma once
 
 #include "core/backend.h"
@@ -6,8 +6,8 @@
 
 namespace ladder::train {
 
-// TFLOP/s at the highest SM clock that the device announces: dense tensor-core products of an SM of compute capability
-// 8.0 and 9.0 (bf16 and fp16 2048 and 4096 a clock, TF32 half of that), 128 FMA of fp32.
+// TFLOP/s at the highest SM clock that the device reports. FLOPs per SM and clock: dense tensor-core products in bf16
+// and fp16 2048 (compute capability 8.0) and 4096 (9.0), TF32 half of that; fp32 128 FMA.
 inline double peak_tflops(Dtype dtype) {
   const backend::DeviceInfo& device = backend::device();
   const double tensor = device.arch >= 90 ? 4096 : 2048;

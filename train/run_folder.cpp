@@ -22,7 +22,7 @@ using Json = nlohmann::json;
 
 constexpr const char* kOptions = "options.json";
 
-// Calls each(flag, member) for the options that a resumed training has kept.
+// Calls each(flag, member) for the options that a resumed training takes from options.json.
 template <class Options, class Each>
 void each_kept(Options& o, const Each& each) {
   each("--data", o.data);

@@ -11,7 +11,7 @@
 
 namespace ladder::train {
 
-// How a training runs: what may differ between the parts of an interrupted one.
+// Options that may change when an interrupted training is resumed.
 struct TrainingOptions {
   std::filesystem::path data;
   std::filesystem::path out;
@@ -21,24 +21,24 @@ struct TrainingOptions {
   bool branches = true;
   bool batches = true;
   std::string use;              // versions in place of promoted ones: "conv3x3/fprop=v07"
-  std::int64_t log_every = 50;  // steps; likewise the others; 0: never
+  std::int64_t log_every = 50;  // this and the next three: interval in steps; 0: never
   std::int64_t held_out_every = 1000;
   std::int64_t sample_every = 0;
   std::int64_t checkpoint_every = 5000;
   int keep = 3;                                          // checkpoints
-  std::int64_t stop_at = 0;                              // a step to stop at, as if interrupted; 0: the last
+  std::int64_t stop_at = 0;                              // a step to stop at, as if interrupted; 0: the last step
   std::size_t device_data_bytes = std::size_t{8} << 30;  // larger data sets are streamed from the host
 };
 
-// Writes `options` to options.json of options.out, but those that are of one start alone: out, initial_weights, resume,
-// stop_at.
+// Writes `options` to options.json of options.out, except the options that apply to one start only: out,
+// initial_weights, resume, stop_at.
 void save_options(const TrainingOptions& options);
 
-// Sets from options.json of options.out, if there is one, each option whose flag was not `given` on the command line.
-// Throws Failure where the file is damaged.
+// Sets each option whose flag was not `given` on the command line from options.json of options.out, if that file
+// exists. Throws Failure where the file is damaged.
 void recall_options(TrainingOptions& options, const std::function<bool(const char* flag)>& given);
 
-// While it lives, no other process trains in the folder, which is made if need be.
+// Lock on a run's folder, which is created if missing: no other process trains there while the lock exists.
 class RunLock {
  public:
   explicit RunLock(const std::filesystem::path& run);  // throws UsageError naming the process that trains there
@@ -50,11 +50,11 @@ class RunLock {
   int descriptor_ = -1;
 };
 
-// Lines of JSON, each with its "step", each written at once.
+// Log of JSON lines, each with its "step", each flushed when written.
 class Log {
  public:
-  // Keeps the whole lines up to step `after`: what a killed process left of a line, and steps that will be done once
-  // more, go.
+  // Keeps the complete lines up to step `after`. Drops a partial line left by a killed process, and lines of steps that
+  // will be run again.
   Log(const std::filesystem::path& file, std::int64_t after);
   void add(const nlohmann::json& line);
 

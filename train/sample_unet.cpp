@@ -47,13 +47,14 @@ struct Options {
   bool explain = false;
 };
 
-constexpr std::size_t kTimedBatches = 11;  // at least, for --json; the first warms up
+constexpr std::size_t kTimedBatches = 11;  // minimum for --json; the first batch warms up
 
 std::uint8_t pixel(float value) {
   return static_cast<std::uint8_t>(std::clamp((value + 1) * 127.5f + 0.5f, 0.0f, 255.0f));
 }
 
-// Schema ladder.sampling/1, of which tools/readme/train_budget.py makes a column of train/README.md.
+// Writes a record of schema ladder.sampling/1, from which tools/readme/train_budget.py makes a column of
+// train/README.md.
 void write_times(const Options& o, const TrainingConfig& config, Dtype dtype, int images, int graph_steps,
                  const std::vector<double>& batch_seconds) {
   const nlohmann::json record = {{"schema", "ladder.sampling/1"},
@@ -70,7 +71,7 @@ void write_times(const Options& o, const TrainingConfig& config, Dtype dtype, in
   io::write_text(o.json, record.dump(1) + "\n");
 }
 
-// Says every ten seconds which step of a batch is done: on the emulator one can take minutes.
+// Prints the last finished step of a batch every ten seconds: on the emulator a batch can take minutes.
 class Steps {
  public:
   Steps(int first, const Options& o) : first_(first), options_(o), said_(Clock::now()) {}

@@ -20,10 +20,10 @@
 namespace ladder::train {
 namespace {
 
-// What a step reads besides images, on the device.
+// Arguments that a sampling step reads from the device, besides images and time steps.
 struct StepArguments {
-  std::int64_t philox[3];   // of its noise
-  std::int32_t number;      // its row of the table
+  std::int64_t philox[3];   // seed, offset and first image of the step's noise
+  std::int32_t number;      // the step's row of the coefficient table
   std::int32_t unused = 0;  // 8-byte alignment
 };
 
@@ -35,7 +35,8 @@ const SamplerOptions& checked(const SamplerOptions& options) {
 
 }  // namespace
 
-// The program is a chunk: the embeddings of its steps, then step after step.
+// Runs the sampling in chunks of steps. The program `steps` is one chunk: the embeddings of all its steps, then each
+// step.
 struct Sampler::Impl {
   Impl(const SamplerOptions& sampler_options, const nn::Model& network, const nn::Parameters& parameters,
        const nn::WeightRegions& weights, const Promotions& promotions)
@@ -90,14 +91,14 @@ struct Sampler::Impl {
   }
   int eta() const { return options.kind == SamplerKind::ddim ? options.eta_percent : 0; }
 
-  // x as the model takes it
+  // x in the model's storage dtype
   ValueId model_input(Tape& tape) const { return tape.value("y", stored(), shape(), y ? *y : x); }
   ValueId philox(Tape& tape, int i) const {
     return tape.value("philox", Dtype::i64, {3}, inputs, inputs_of(i) + offsetof(StepArguments, philox));
   }
   std::size_t inputs_of(int i) const { return steps_at + i * sizeof(StepArguments); }
 
-  // x of noise alone, as fp32 and as the model takes it: q_sample of zeros, with a table that leaves nothing else.
+  // Sets x to noise, in fp32 and in the model's storage dtype: q_sample of zeros with a table of signal 0 and noise 1.
   Tape first_noise() const {
     Tape tape;
     const ValueId noise = y ? tape.value("x", Dtype::f32, shape(), x) : tape.value("noise", Dtype::f32, shape());
@@ -145,8 +146,8 @@ struct Sampler::Impl {
               {"y", y ? input : kNoValue}});
   }
 
-  // The inputs of all chunks. A step's noise has its number as its stream; the first noise, which stands after the first
-  // chunk's steps, has the one after all theirs.
+  // Writes the inputs of all chunks. The Philox offset of a step's noise is the step's number. The arguments of the
+  // initial noise follow those of the first chunk's steps; its offset is kTimesteps, beyond the number of any step.
   void write_inputs(std::int64_t seed, std::int64_t first) {
     std::memset(host_inputs.data(), 0, host_inputs.bytes());
     for (int i = 0; i < options.steps; ++i) {
@@ -160,13 +161,13 @@ struct Sampler::Impl {
                                                                .number = 0};
   }
 
-  // The first `count` steps of a chunk.
+  // Enqueues the first `count` steps of a chunk, as a graph if enabled.
   void enqueue(int count) {
     if (const auto graph = graphs.find(count); graph != graphs.end()) return graph->second.replay(queue);
     const auto on = [&](Stream stream) { steps->enqueue_first(ends[count - 1], stream); };
     on(queue);
     if (!options.graph) return;
-    queue.synchronize();  // its kernels are loaded now
+    queue.synchronize();  // kernels are loaded now, so that capture can follow
     graphs.emplace(count, Graph::capture(on));
   }
 
@@ -183,7 +184,7 @@ struct Sampler::Impl {
       enqueue(std::min(chunk, options.steps - done));
       ended[i % 2].record(queue);
       if (i == 0) continue;
-      ended[(i - 1) % 2].synchronize();  // so that there are never more than two chunks under way
+      ended[(i - 1) % 2].synchronize();  // limits chunks in flight to two
       told(done);
     }
     queue.synchronize();
@@ -194,7 +195,7 @@ struct Sampler::Impl {
     return images;
   }
 
-  // A pixel of 8 bits would hide a number that is not finite.
+  // Throws Failure for a value that is not finite, because an 8-bit pixel would hide it.
   void check_finite(const std::vector<float>& images, std::int64_t first) const {
     const auto wrong = std::ranges::find_if_not(images, [](float value) { return std::isfinite(value); });
     if (wrong == images.end()) return;
@@ -208,16 +209,17 @@ struct Sampler::Impl {
   nn::Binding binding;
   std::vector<int> timesteps;
   std::vector<diffusion::Step> rows;
-  int chunk;                          // steps of one
-  std::size_t steps_at, input_bytes;  // of a chunk's inputs: [chunk, images] time steps, then StepArguments
+  int chunk;  // steps per chunk
+  std::size_t steps_at,
+      input_bytes;  // a chunk's inputs: [chunk, images] time steps, at steps_at [chunk + 1] StepArguments
   OwnedRegion inputs, embeddings, coefficients, all_noise, zeros, x;
   std::optional<OwnedRegion> y;
   PinnedBuffer host_inputs;  // of all chunks
   std::unique_ptr<Program> begin, steps;
-  std::vector<std::size_t> ends;  // by step of a chunk: operations up to its end
+  std::vector<std::size_t> ends;  // by step of a chunk: number of operations up to the step's end
   OwnedStream queue;
   std::array<Event, 2> ended;
-  std::map<int, Graph> graphs;  // by steps
+  std::map<int, Graph> graphs;  // by number of steps
 };
 
 Sampler::Sampler(const SamplerOptions& options, const nn::Model& model, const nn::Parameters& parameters,

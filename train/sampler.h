@@ -1,5 +1,5 @@
-// Images out of noise: the steps of a sampler with the network in each, several steps a graph, which begins with the
-// embeddings of all of them.
+// Sampling of images from noise (DDIM or DDPM). A graph covers several steps and begins with the time-step embeddings
+// of all of them.
 #pragma once
 
 #include <cstdint>
@@ -16,33 +16,33 @@ namespace ladder::train {
 
 enum class SamplerKind { ddim, ddpm };
 
-// Coefficients are made in double (diffusion::SchedulerConfig::in_double).
+// Options of a sampler. Coefficients are computed in double (diffusion::SchedulerConfig::in_double).
 struct SamplerOptions {
   Dtype dtype = Dtype::bf16;
-  int images = 64;  // at a time
+  int images = 64;  // per batch
   SamplerKind kind = SamplerKind::ddim;
   int steps = 50;
   int eta_percent = 0;  // ddim: 0 is deterministic, 100 has ddpm's noise
   bool large = false;   // ddpm: the variance is beta ("fixed_large"), else the posterior's ("fixed_small")
-  bool clip = true;     // the predicted image, to [-1, 1]
+  bool clip = true;     // clip the predicted image to [-1, 1]
   diffusion::Betas betas = diffusion::Betas::linear;
   bool graph = true;
-  int graph_steps = 10;  // of a graph; a last one may have fewer
+  int graph_steps = 10;  // steps per graph; the last graph may have fewer
 };
 
 class Sampler {
  public:
-  // Reads the weights at each run. What it is given must outlive it.
+  // The weights are read at each run. All arguments but `options` must outlive the sampler.
   Sampler(const SamplerOptions& options, const nn::Model& model, const nn::Parameters& parameters,
           const nn::WeightRegions& weights, const Promotions& promotions);
   ~Sampler();
 
-  // [images, h, w, 3], values around [-1, 1], of which the first has number `first` among all that are drawn with that
-  // seed. An image's noise follows from the seed and its number, however many are drawn at a time. `after_graph` is told
-  // how many steps are done. Throws Failure where a value is not finite.
+  // Returns images [images, h, w, 3] with values around [-1, 1]: those with the numbers `first`, `first` + 1, ... of
+  // `seed`. An image's noise depends on the seed and its number alone, not on the batch size. Calls after_graph(steps
+  // done) after each graph. Throws Failure where a value is not finite.
   std::vector<float> run(std::int64_t seed, std::int64_t first = 0, const std::function<void(int)>& after_graph = {});
 
-  const Program& program() const;  // of the steps of a graph
+  const Program& program() const;  // the steps of one graph
 
  private:
   struct Impl;

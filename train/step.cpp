@@ -15,7 +15,7 @@
 namespace ladder::train {
 namespace {
 
-// Arrays in the results, each at a multiple of 256 bytes.
+// Byte offsets of the arrays in the results, each a multiple of 256 bytes.
 struct ResultLayout {
   explicit ResultLayout(int batch) : loss(padded(batch * sizeof(float))) {}
   std::size_t losses = 0;
@@ -69,7 +69,8 @@ struct Step::Impl {
   int parts() const { return objective.batch() / objective.part(); }
   Dtype stored() const { return storage_dtype(options.dtype); }
 
-  // Versions of --use that take fp32 gradients alone are given the sum of one micro-batch.
+  // Returns whether norm and AdamW can read the gradients that layers write. Versions of --use that accept fp32
+  // gradients only cannot: they read a separate fp32 buffer, even with one micro-batch.
   bool update_reads_layers(const Promotions& promotions) const {
     const optimizer::Problem problem = nn::update_problem(parameters, state, stored(), options.clip);
     return promotions.use_can(case_of<optimizer::Norm>(problem)) &&
@@ -95,7 +96,7 @@ struct Step::Impl {
     return tape;
   }
 
-  // A micro-batch, forward and backward.
+  // The tape of a micro-batch, forward and backward.
   Tape network_tape(const Promotions& promotions) const {
     Tape tape;
     const int n = objective.part();
@@ -112,7 +113,7 @@ struct Step::Impl {
     return options.branches ? beside_early(std::move(tape)) : tape;
   }
 
-  // The gradients of a micro-batch into those of the batch, which are fp32.
+  // The tape that accumulates a micro-batch's gradients into those of the batch, which are fp32.
   Tape accumulate_tape(bool first) const {
     Tape tape;
     nn::append_accumulation(tape, parameters, layer_gradients, stored(), *gradients, parts(), first);
@@ -161,8 +162,8 @@ struct Step::Impl {
     each_program(stream, enqueued(stream));
   }
 
-  // Kernels load at their first launch, which a capture does not allow. A gradient that is not finite leaves the state
-  // alone.
+  // Launches every kernel once: kernels load at their first launch, which is not allowed during capture. Gradients are
+  // set to NaN for the update, which skips gradients that are not finite and so leaves the state unchanged.
   void load_kernels() {
     batch->enqueue(stream);
     network->enqueue(stream);
@@ -212,9 +213,9 @@ struct Step::Impl {
   ResultLayout result_layout;
   OwnedRegion inputs, results;
   OwnedRegion layer_gradients;                             // of a micro-batch
-  std::unique_ptr<OwnedRegion> gradients;                  // their sum, fp32; null where the update reads the former
-  std::unique_ptr<OwnedRegion> losses_part;                // null where a batch is not cut
-  std::vector<std::unique_ptr<OwnedRegion>> part_regions;  // likewise empty
+  std::unique_ptr<OwnedRegion> gradients;                  // sum in fp32; null where the update reads layer_gradients
+  std::unique_ptr<OwnedRegion> losses_part;                // of a micro-batch; null with one micro-batch
+  std::vector<std::unique_ptr<OwnedRegion>> part_regions;  // rows of a micro-batch; empty with one micro-batch
   std::vector<Rows> whole, part;                           // the objective's arrays: of a batch, of a micro-batch
   std::unique_ptr<Program> batch, network, accumulate_first, accumulate_more, norm, update;
   OwnedStream stream;
@@ -242,7 +243,7 @@ std::optional<StepResults> Step::collect() {
   const Impl::Slot& slot = *impl_->in_flight.front();
   impl_->in_flight.pop_front();
   slot.done.synchronize();
-  if (impl_->in_flight.empty()) impl_->stream.synchronize();  // where a launch failed, this says so
+  if (impl_->in_flight.empty()) impl_->stream.synchronize();  // reports a failed launch
   return impl_->read(slot);
 }
 

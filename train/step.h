@@ -1,5 +1,6 @@
-// One training step: a batch, its loss through the network and back, the gradients clipped, the parameters updated.
-// Everything that changes from step to step lies on the device, so that the whole step is one graph, captured once.
+// One training step: make a batch, run the network forward and backward, clip the gradients, update the parameters.
+// Everything that changes from step to step is read from device memory, so that the whole step is one graph, captured
+// once.
 #pragma once
 
 #include <functional>
@@ -18,59 +19,59 @@ namespace ladder::train {
 
 struct StepOptions {
   Dtype dtype = Dtype::bf16;  // of the model: bf16, fp32 or tf32
-  bool clip = true;           // by the global norm, at Hyper::max_norm
+  bool clip = true;           // clip gradients by their global norm at Hyper::max_norm
   bool graph = true;
-  bool branches = true;  // small operations beside the others
+  bool branches = true;  // run operations marked `beside` on a side stream
   bool batches = true;   // nn/batches.h
 };
 
-// What changes from step to step.
+// Inputs that change from step to step.
 struct StepInputs {
-  std::vector<std::byte> batch;  // the objective's
+  std::vector<std::byte> batch;  // Objective::input_bytes() bytes
   optimizer::Hyper hyper{};
 };
 
 struct StepResults {
   std::vector<float> losses;  // [batch]
-  float loss = 0;             // their mean
-  float norm = 0;             // of the gradient, before it was clipped
-  float scale = 0;            // that it was multiplied by; 0: not finite, and the update was left out
+  float loss = 0;             // mean of the losses
+  float norm = 0;             // global norm of the gradients before clipping
+  float scale = 0;            // factor of the gradients; 0: the norm was not finite, and the update was skipped
 };
 
 class Step {
  public:
-  // All must outlive the step.
+  // All arguments but `options` must outlive the step.
   Step(const StepOptions& options, const Objective& objective, const nn::Parameters& parameters, nn::State& state,
        const Promotions& promotions);
   ~Step();
 
-  // Enqueues a step. The results of the oldest one are handed out as soon as kMaxInFlight are on their way, or none
-  // where there are fewer.
+  // Enqueues a step. If kMaxInFlight steps are already in flight, waits for the oldest and returns its results; else
+  // returns nullopt.
   static constexpr std::size_t kMaxInFlight = 4;
   std::optional<StepResults> submit(const StepInputs& inputs);
-  // Waits for the oldest step in flight; none if there is none.
+  // Waits for the oldest step in flight and returns its results, or nullopt if no step is in flight.
   std::optional<StepResults> collect();
 
-  // For tests: a step outside any graph, with the arena poisoned.
+  // Runs a step outside any graph with the arena poisoned, for tests.
   StepResults run_poisoned(const StepInputs& inputs);
-  // For comparisons with other implementations: a step on the batch that is there, none being made.
+  // Runs a step on the batch in device memory without making a new one, for comparisons with other implementations.
   StepResults run_on_batch(const StepInputs& inputs);
 
-  // Enqueues the graph alone, once more on what the last step was given; none may be in flight on another stream.
+  // Enqueues the graph once more, on the inputs of the last step. No step may be in flight on another stream.
   void replay(Stream stream) const;
 
-  // Where steps run, for copies of data that must come before one, or after.
+  // The stream of all steps, for data copies that must be ordered before or after a step.
   Stream stream() const;
 
-  // Of the newest step, with the offsets of Parameters.
+  // Gradients of the newest step as fp32, with the offsets of Parameters.
   std::vector<float> gradients() const;
   std::vector<const Program*> programs() const;
   double flops() const;           // of a step
   std::size_t bytes() const;      // of device memory, without the state and the objective
   std::size_t num_nodes() const;  // of the graph; 0 without one
 
-  // Enqueues a step without its inputs and results, as its graph has it; after(program, operation) is called after each
-  // operation, for what looks between them.
+  // Enqueues the operations of a step, as in its graph, without the copies of inputs and results. Calls after(program,
+  // operation) after each operation, so that a caller can mark or inspect it.
   void enqueue(Stream stream, const std::function<void(const Program&, std::size_t)>& after) const;
 
  private:

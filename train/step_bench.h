@@ -1,4 +1,4 @@
-// A model, its weights and its data, with steps made on them: for what says how long a step takes or what it is made of.
+// A model with its weights and data, and training steps built on them, for timing and explaining steps.
 #pragma once
 
 #include <memory>
@@ -19,16 +19,16 @@ class StepBench {
  public:
   StepBench(const TrainingConfig& config, const TrainingOptions& options);
 
-  // The device's promotions with options.use.
+  // The device's promoted versions, overridden by options.use.
   const Promotions& promotions() const { return promotions_; }
-  // A step, which shares weights and data with the others; `promotions` and this must outlive it.
+  // Builds a step. All steps share weights and data. `promotions` and this object must outlive the step.
   std::unique_ptr<Step> step(const Promotions& promotions) { return step(promotions, options_); }
   std::unique_ptr<Step> step(const Promotions& promotions, const StepOptions& options);
   const StepOptions& options() const { return options_; }
 
-  // Submits training step `number` on `step`, with another learning rate if there is one.
+  // Submits training step `number` on `step`, with learning rate `lr` if given.
   std::optional<StepResults> submit(Step& step, int number, std::optional<float> lr = {});
-  // Trains `warm_up` steps, then `count` of which the mean time in seconds is returned.
+  // Trains `warm_up` steps, then `count` steps; returns the mean time of the latter in seconds.
   double seconds_a_step(Step& step, int warm_up, int count);
 
   std::size_t bytes() const { return objective_.bytes() + state_.bytes() + source_.pixels().bytes; }  // without steps
@@ -45,7 +45,7 @@ class StepBench {
   Denoising objective_;
 };
 
-// What every record of a step's time begins with: when, of which commit, on what, of which training.
+// Common fields of every record of step times: schema, UTC time, commit, device and training configuration.
 nlohmann::json record_of(const TrainingConfig& config, const char* schema);
 
 }  // namespace ladder::train

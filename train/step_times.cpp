@@ -13,7 +13,7 @@
 namespace ladder::train {
 namespace {
 
-// The operations of a step, each once; the last stands for what comes after them.
+// The operations of a step, each once. The last entry stands for the copies after all operations.
 class Numbered {
  public:
   explicit Numbered(const Step& step) {
@@ -26,7 +26,7 @@ class Numbered {
     operations.emplace_back();
   }
 
-  // Of an operation that has run.
+  // Counts a run of an operation; returns the operation's number.
   std::size_t number(const Program& program, std::size_t operation) {
     const std::size_t number = first_.at(&program) + operation;
     ++operations[number].runs;
@@ -40,7 +40,7 @@ class Numbered {
   std::map<const Program*, std::size_t> first_;
 };
 
-// The means over replays, without what stands for nothing.
+// Means over replays. Drops the entry for trailing copies if these took no time.
 StepTimes mean_of(Numbered numbered, const std::vector<std::vector<Span>>& replays, std::string by,
                   Graph::Edges edges) {
   for (const std::vector<Span>& spans : replays) {
@@ -61,7 +61,7 @@ StepTimes time_by_records(const Step& step, int replays, KernelRecords& records)
   std::map<std::uint64_t, std::size_t> operation_of;
   const Graph graph = Graph::capture([&](Stream on) {
     std::set<const void*> known;
-    // Copies in front of an operation count as its own.
+    // Copies before an operation count as part of that operation.
     const auto take = [&](std::size_t number) {
       for (const void* node : captured_nodes(on)) {
         if (known.insert(node).second) operation_of[records.id_of(node)] = number;
@@ -78,14 +78,14 @@ StepTimes time_by_records(const Step& step, int replays, KernelRecords& records)
 StepTimes time_by_marks(const Step& step, int replays, const std::string& why) {
   Numbered numbered(step);
   std::vector<std::unique_ptr<Event>> marks;
-  std::vector<std::size_t> numbers;  // of the operation in front of each mark but the first two
+  std::vector<std::size_t> numbers;  // the operation before each mark, from the third mark on
   const Graph graph = Graph::capture([&](Stream on) {
     const auto mark = [&] {
       marks.push_back(std::make_unique<Event>());
       marks.back()->mark(on);
     };
     mark();
-    mark();  // two in a row, for what a mark takes itself
+    mark();  // two in a row, to measure the time of a mark itself
     step.enqueue(on, [&](const Program& program, std::size_t i) {
       mark();
       numbers.push_back(numbered.number(program, i));
@@ -113,7 +113,7 @@ StepTimes time_by_marks(const Step& step, int replays, const std::string& why) {
 std::vector<Share> shares_of(std::vector<Span> spans, std::size_t operations) {
   std::ranges::sort(spans, {}, [](const Span& span) { return std::pair(span.begin_ns, span.end_ns); });
   std::vector<Share> shares(operations);
-  std::int64_t covered = spans.empty() ? 0 : spans.front().begin_ns;  // everything before it belongs to somebody
+  std::int64_t covered = spans.empty() ? 0 : spans.front().begin_ns;  // all time before this is attributed
   for (const Span& span : spans) {
     Share& share = shares.at(span.operation);
     share.gap_us += 1e-3 * static_cast<double>(std::max<std::int64_t>(0, span.begin_ns - covered));

@@ -28,7 +28,7 @@ struct Words {
   bool explain = false;
 };
 
-// Whether the command line names a flag.
+// Returns whether the command line has a flag.
 using Given = std::function<bool(const char* flag)>;
 
 constexpr const char* kList = "[1-9][0-9]*(,[1-9][0-9]*)*";
@@ -131,8 +131,8 @@ void add_running(CLI::App& app, TrainingOptions& o, Words& words) {
   app.add_option("--json", words.json, "what --compare found, as a record")->type_name("FILE.json")->needs(compare);
 }
 
-// `tiny` is for machines without a GPU, where a step takes seconds: two images learned by heart show that everything
-// works. What the command line names stays.
+// Sets the defaults of `tiny`, for machines without a GPU, where a step takes seconds: overfitting two images shows
+// that everything works. Flags of the command line keep their values.
 void begin_tiny(const Given& given, TrainingConfig& c) {
   if (!given("--steps")) c.steps = 30;
   if (!given("--batch")) c.batch = 2;
@@ -146,7 +146,7 @@ void run_tiny(const Given& given, TrainingOptions& o) {
   if (!given("--checkpoint-every")) o.checkpoint_every = 0;
 }
 
-// The numbers of --config lie below those that the command line names.
+// Applies the values of --config, except where the command line has a flag of its own.
 void begin_with(const Words& words, const Given& given, TrainingConfig& c) {
   const nn::Unet2dConfig named = nn::unet2d_config(words.config);
   c.name = words.config;
@@ -162,8 +162,8 @@ void begin_with(const Words& words, const Given& given, TrainingConfig& c) {
   if (c.name == "tiny") begin_tiny(given, c);
 }
 
-// A training that goes on has the configuration that it began with, but for those numbers that may change on the way,
-// where the command line names them. What it names of the others must agree.
+// Sets the configuration of a resumed training to the one it began with. Values that may change on resume are taken
+// from the command line where given; other values given there must agree.
 void go_on_with(const TrainingOptions& options, const Given& given, TrainingConfig& c) {
   const TrainingConfig now = c;
   const TrainingConfig before = config_of(read_newest_metadata(options.out));

@@ -36,14 +36,14 @@ using Json = nlohmann::json;
 volatile std::sig_atomic_t interrupted = 0;
 
 void on_signal(int) {
-  if (interrupted != 0) _exit(130);  // a second time: at once
+  if (interrupted != 0) _exit(130);  // a second signal ends the process at once
   interrupted = 1;
 }
 
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
 
-// While it lives, SIGINT (Ctrl-C), SIGTERM and SIGHUP stop the training after the current step. One that the process was
-// started to ignore, as nohup does with SIGHUP, stays ignored.
+// Signal handlers that stop the training after the current step on SIGINT (Ctrl-C), SIGTERM and SIGHUP, while the
+// object exists. A signal that the process was started to ignore, such as SIGHUP under nohup, stays ignored.
 class Signals {
  public:
   Signals() {
@@ -71,7 +71,7 @@ struct Interval {
   double quartile_loss[4] = {};
   std::int64_t quartile_images[4] = {};
 
-  // `t`: the time steps of its images.
+  // `t`: the time steps of the step's images.
   void add(const StepResults& r, const std::vector<std::int32_t>& t) {
     ++steps;
     loss += r.loss;
@@ -154,7 +154,8 @@ class Training {
       const auto paused = Clock::now();
       if (due(number, options_.held_out_every) || number == last) look_at_held_out(number);
       if (due(number, options_.checkpoint_every) || number == last) save(number);
-      if (due(number, options_.sample_every)) draw(number);  // may fail: the step is kept by now
+      if (due(number, options_.sample_every))
+        draw(number);  // last, because it may fail: the checkpoint is written by now
       interval_began_ += Clock::now() - paused;
     }
     while (const auto results = step_->collect()) take(*results);
@@ -178,7 +179,7 @@ class Training {
       if (!options_.initial_weights.empty()) {
         throw UsageError("a training that goes on has its own weights: --resume or --init-weights, not both");
       }
-      find_checkpoint(options_.out);  // throws where there is none, before the lock makes a folder
+      find_checkpoint(options_.out);  // throws where there is no checkpoint, before RunLock creates a folder
       lock_.emplace(options_.out);
       const Resumed resumed = resume(options_.out, config_, parameters_, state_);
       first_ = done_ = taken_ = resumed.step;
@@ -249,7 +250,8 @@ class Training {
     return batch;
   }
 
-  // Of the batch that step `number` is given. One to be learned by heart has its time steps and noise learned too.
+  // Returns the inputs of step `number` except its images. With overfit_batch, every step has the time steps and noise
+  // of step 1.
   DenoisingInputs inputs_of(std::int64_t number) const {
     return denoising_inputs(config_, config_.overfit_batch ? 1 : number);
   }
@@ -276,7 +278,7 @@ class Training {
     const double tflops = step_->flops() / each * 1e-12;
     const double peak = peak_tflops(config_.dtype);
     const auto count = static_cast<double>(interval_.steps);
-    const bool any = interval_.steps > 0;  // else every update was left out, and there is no loss to speak of
+    const bool any = interval_.steps > 0;  // false: every update was skipped, so there is no mean loss
     Json line = {{"step", done_},
                  {"images", done_ * config_.batch},
                  {"loss", any ? Json(interval_.loss / count) : Json()},
@@ -312,7 +314,8 @@ class Training {
     std::fflush(stdout);
   }
 
-  // Draws from the average; its copy, sampler and noise are apart from the training's.
+  // Draws samples with the moving average of the weights. Weight copies, sampler and noise are separate from the
+  // training's.
   void draw(std::int64_t number) {
     if (!sampler_) {
       if (state_.copies) average_copies_ = std::make_unique<OwnedRegion>("average's copies", state_.copies->bytes);
@@ -375,8 +378,8 @@ class Training {
   std::unique_ptr<Log> log_;
   Divergence divergence_;
   std::int64_t first_ = 0;  // the step after which this run began
-  std::int64_t done_ = 0;   // the newest step that was submitted
-  std::int64_t taken_ = 0;  // and that whose results are in
+  std::int64_t done_ = 0;   // the newest submitted step
+  std::int64_t taken_ = 0;  // the newest step with collected results
   std::int64_t reported_ = -1;
   Interval interval_;
   Clock::time_point interval_began_;

@@ -1,4 +1,4 @@
-// A training from beginning to end: which images, what is logged, kept and drawn on the way.
+// A training from beginning to end: image order, log, checkpoints and samples.
 #pragma once
 
 #include "train/run_folder.h"
@@ -6,8 +6,8 @@
 
 namespace ladder::train {
 
-// Trains, printing its progress. Writes to options.out: log.jsonl, checkpoints/, samples/. Returns true if it came to
-// its end, false if a signal ended it (a checkpoint was written then).
+// Trains and prints progress. Writes log.jsonl, checkpoints/ and samples/ in options.out. Returns true if the training
+// reached its last step, false if a signal ended it, after writing a checkpoint.
 bool train(TrainingConfig config, const TrainingOptions& options);
 
 }  // namespace ladder::train

@@ -9,7 +9,8 @@
 namespace ladder::train {
 namespace {
 
-// Why an official checkpoint of guided-diffusion does not fit, if one of the extra names tells; else empty.
+// Returns the reason why an official checkpoint of guided-diffusion does not fit, if an extra name reveals it; else
+// empty.
 std::string known_difference(const std::vector<std::string>& extra) {
   for (const std::string& name : extra) {
     const std::string_view block = std::string_view(name).substr(0, name.find('.'));

@@ -1,4 +1,4 @@
-// Weights in files beside those that a model has.
+// Comparison of the tensors in weight files with those of a model.
 #pragma once
 
 #include <filesystem>
@@ -12,12 +12,13 @@ namespace ladder::train {
 
 using io::ExpectedTensor;
 
-// As io::expect_tensors(), which says besides why an official checkpoint of guided-diffusion does not fit, where it can tell.
+// Calls io::expect_tensors(). The message also says why an official checkpoint of guided-diffusion does not fit, where
+// that is recognised from extra tensor names.
 void expect(const std::string& what, const std::vector<ExpectedTensor>& found,
             const std::vector<ExpectedTensor>& expected);
 
-// Weights alone: any safetensors file with exactly the expected tensors, in fp32, or in bf16 or fp16, which become
-// fp32. model.safetensors and ema.safetensors of a checkpoint are such files.
+// Reads a safetensors file with exactly the expected tensors, by name, as fp32. The file's dtype is fp32, bf16 or fp16.
+// model.safetensors and ema.safetensors of a checkpoint are such files.
 std::map<std::string, std::vector<float>> import_weights(const std::filesystem::path& file,
                                                          const std::vector<ExpectedTensor>& expected);
 

@@ -1,4 +1,4 @@
-// The U-Net of Diffusion Policy: what it learns, and its forward pass.
+// The U-Net of Diffusion Policy: its parameters and its forward pass.
 #pragma once
 
 #include "nn/models/unet1d_config.h"
@@ -8,9 +8,9 @@
 
 namespace ladder::nn {
 
-// Of all residual blocks, together: the linear layers that make scales and shifts of the observation.
+// Group of all residual blocks' linear layers that map the observation to scales and shifts (FiLM).
 inline constexpr const char* kFilm = "cond_encoder.1";
-// Ends the name of a parameter: of the 1x1 convolution with this name, what multiplies the channels of the skip.
+// Suffix of a parameter's name: the weights of that 1x1 convolution for the channels of the skip.
 inline constexpr const char* kOfSkip = " of the skip";
 
 inline constexpr int kHalvingTaps = 3, kDoublingTaps = 4;
@@ -22,17 +22,17 @@ class Unet1d {
 
   const Unet1dConfig& config() const { return config_; }
 
-  // Its parameters, with their published names. The linear layers of kFilm have the observation's columns alone, and a
-  // convolution that reads a skip is two.
+  // All parameters, with their published names. The linear layers of kFilm have only the observation's columns, and the
+  // weights of a 1x1 convolution that reads a skip are two parameters.
   Declaration declare() const;
-  // Those of observe() alone: the linear layers of kFilm.
+  // The parameters of observe() alone: the linear layers of kFilm.
   Declaration declare_condition() const;
 
-  // Both append to the tape.
+  // observe() and forward() append to the tape.
   //     observe   Mish of observations [n, observation] fp32; writes rows [n, rows of kFilm] fp32
-  //     forward   x [n, horizon, action_dim] in the storage dtype; returns the prediction, likewise
+  //     forward   x [n, horizon, action_dim] in the storage dtype; returns the prediction, of the same shape and dtype
   void observe(Tape& tape, const Binding& binding, ValueId observations, const Region& rows) const;
-  // `table` is film_table() on the device, `step` the row of this step's time, `rows` those of observe().
+  // `table` is film_table() on the device, `step` the table's row for the time step, `rows` the output of observe().
   ValueId forward(Tape& tape, const Binding& binding, ValueId x, const Region& table, int step,
                   const Region& rows) const;
 

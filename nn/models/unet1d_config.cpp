@@ -13,7 +13,7 @@ namespace {
 constexpr int kMaxTaps = 7;
 constexpr int kMaxLevels = 8;
 
-// "1, 2, 4, 8": what divides all of `dims`.
+// Returns the common divisors of `dims` as text: "1, 2, 4, 8".
 std::string common_divisors(const std::vector<int>& dims) {
   std::vector<int> divisors;
   for (int d = 1; d <= *std::ranges::min_element(dims); ++d) {

@@ -1,11 +1,11 @@
-// What the U-Net of Diffusion Policy looks like (Chi et al. 2023: ConditionalUnet1D of conditional_unet1d.py), in any size.
+// Configuration of Diffusion Policy's U-Net (Chi et al. 2023: ConditionalUnet1D of conditional_unet1d.py), in any size.
 #pragma once
 
 #include <vector>
 
 namespace ladder::nn {
 
-// Of the last block's normalisation, whatever the others have.
+// Number of groups of the last block's normalisation, independent of Unet1dConfig::groups.
 inline constexpr int kLastGroups = 8;
 
 struct Unet1dConfig {
@@ -16,7 +16,7 @@ struct Unet1dConfig {
   int step_channels = 256;                   // of a time step's embedding
   int observation = 1028;                    // numbers of an observation
   int groups = 8;                            // of normalisations
-  bool scale = true;                         // whether the condition scales channels too, besides shifting them
+  bool scale = true;                         // the condition scales channels besides shifting them
 
   // Throws UsageError saying what is wrong and what would be right.
   void check() const;

@@ -23,7 +23,7 @@ class Published {
   void layer(const std::string& name, std::vector<std::int64_t> shape, Kind kind) {
     const bool transposed = kind == Kind::transposed;
     const std::int64_t out = shape[transposed ? 1 : 0];
-    // PyTorch counts the second dimension, which of a transposed convolution is that of its outputs.
+    // PyTorch takes fan_in from the second dimension, which for a transposed convolution is the outputs.
     const std::int64_t fan_in = std::accumulate(shape.begin() + 1, shape.end(), std::int64_t{1}, std::multiplies<>());
     all.push_back({.name = name + ".weight", .shape = std::move(shape), .kind = kind, .fan_in = fan_in});
     all.push_back({.name = name + ".bias", .shape = {out}, .kind = Kind::bias, .fan_in = fan_in});
@@ -48,7 +48,7 @@ class Published {
   }
 };
 
-// y = W x + b of the first columns of W [rows, columns], summed in double.
+// y = W[:, :x.size()] x + b for W [rows, columns], summed in double. An empty b is zero.
 std::vector<double> product(std::span<const float> w, std::int64_t columns, std::span<const float> b,
                             const std::vector<double>& x) {
   const auto rows = static_cast<std::int64_t>(w.size()) / columns;

@@ -1,4 +1,4 @@
-// Weights of the U-Net of Diffusion Policy: as published, and as the device has them.
+// Weights of Diffusion Policy's U-Net in the published layout and in the device's layout.
 #pragma once
 
 #include <cstdint>
@@ -18,33 +18,33 @@ struct PublishedTensor {
   std::string name;  // "down_modules.0.0.blocks.0.block.0.weight"
   std::vector<std::int64_t> shape;
   Kind kind = Kind::conv;
-  std::int64_t fan_in = 1;  // of weights and biases: PyTorch's initialisation is uniform up to 1 / sqrt(fan_in)
+  std::int64_t fan_in = 1;  // PyTorch initialises weights and biases uniformly in +-1 / sqrt(fan_in)
 
   std::int64_t elements() const;
 };
 
-// In the order of PyTorch's state_dict.
+// All published tensors, in the order of PyTorch's state_dict.
 std::vector<PublishedTensor> published_tensors(const Unet1dConfig& config);
 
 using PublishedWeights = std::map<std::string, std::vector<float>, std::less<>>;  // by name
 
-// Made-up weights, the same everywhere: with u[i][j] from 0 to 1, made of the number i of the tensor in the list above and
-// the number j of the element (splitmix64 of i 2^32 + j), weights and biases are (2u - 1) / sqrt(fan_in), gamma
-// 1 + (2u - 1) / 4 and beta (2u - 1) / 4.
+// Made-up weights, the same on every machine. u[i][j] in [0, 1) is the upper 24 bits of splitmix64(i 2^32 + j) for
+// element j of tensor i of published_tensors(). Weights and biases are (2u - 1) / sqrt(fan_in), gamma 1 + (2u - 1) / 4
+// and beta (2u - 1) / 4.
 PublishedWeights made_up_weights(const Unet1dConfig& config);
 
-// The flat buffer that Unet1d's operations read, of parameters.size().
+// Packs weights into the flat buffer [parameters.size()] that Unet1d's operations read.
 std::vector<float> packed_weights(const Unet1dConfig& config, const Parameters& parameters,
                                   const PublishedWeights& weights);
 
-// out[k][tap][c] = in[k][c][tap] of a convolution's weights, of a transposed one's in[c][k][tap], for `channels` inputs c from
-// `first` on. `shape` is that of `in`.
+// Transposes a convolution's weights: out[k][tap][c] = in[k][first + c][tap], or in[first + c][k][tap] if `transposed`,
+// for c < channels. `shape` is the shape of `in`.
 void pack_conv(const std::vector<float>& in, const std::vector<std::int64_t>& shape, bool transposed,
                std::int64_t first, std::int64_t channels, float* out);
 
-// What time steps alone add to the condition's rows: [timesteps, rows of the group kFilm]. A residual block's rows are
-// W Mish([embedding of t, observation]) + b, and Mish acts on each number, so that W's first columns make this table and
-// the others, with b, what Unet1d::observe() computes.
+// The time steps' contribution to the FiLM rows: [timesteps, rows of the group kFilm]. A residual block's rows are
+// W Mish([embedding of t, observation]) + b. Mish is elementwise, so W's first columns give this table, and
+// its other columns with b give the output of Unet1d::observe().
 std::vector<float> film_table(const Unet1dConfig& config, const Parameters& parameters, const PublishedWeights& weights,
                               const std::vector<int>& timesteps);
 

@@ -9,7 +9,8 @@ namespace {
 
 using Activation = groupnorm::Activation;
 
-// Of all residual blocks, together: the linear layers, and the biases of the convolutions that they are added to.
+// Groups over all residual blocks: the embedding's linear layers, and the biases of the convolutions to whose outputs
+// the embedding is added.
 constexpr const char* kEmbedding = "emb_layers.1";
 constexpr const char* kFirstBiases = "in_layers.2.bias";
 
@@ -131,10 +132,10 @@ std::vector<std::int64_t> Unet2d::sample_shape() const {
 
 std::int64_t Unet2d::embedding_columns(const Parameters& parameters) const { return parameters.group(kEmbedding).rows; }
 
-// Small operations, which the first residual block is the first to wait for.
+// Appends small operations that run beside the main stream: the first residual block is the first to wait for them.
 ValueId Unet2d::embed(Tape& tape, const Binding& binding, ValueId t, const Region* output) const {
   const auto layers = std::make_shared<Layers>(tape, binding);
-  // The steps of the backward pass refer to it: the one that runs last holds it.
+  // Keep `layers` alive for the backward pass, whose steps refer to it: the step registered here runs last.
   if (binding.gradients != nullptr) tape.on_backward([layers] {});
   layers->set_beside(true);
   const int wide = config_.embedding_channels();
@@ -150,7 +151,7 @@ ValueId Unet2d::embed(Tape& tape, const Binding& binding, ValueId t, const Regio
 ValueId Unet2d::forward_embedded(Tape& tape, const Binding& binding, ValueId x, ValueId rows,
                                  const Region* output) const {
   const auto forward = std::make_shared<Forward>(config_, tape, binding);
-  if (binding.gradients != nullptr) tape.on_backward([forward] {});  // likewise
+  if (binding.gradients != nullptr) tape.on_backward([forward] {});  // keeps `forward` alive for the backward pass
   return forward->run(layers_, x, rows, output);
 }
 

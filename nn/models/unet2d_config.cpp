@@ -13,7 +13,7 @@
 namespace ladder::nn {
 namespace {
 
-// Larger than any network that is trained, and small enough to be counted and laid out before memory is asked for.
+// Limits above any network that is trained, yet low enough to count and lay out parameters before memory is allocated.
 constexpr int kMostSide = 1 << 15, kMostChannels = 1 << 14, kMostMultiple = 64, kMostBlocks = 1000, kMostLevels = 12;
 
 void check_range(const char* what, int value, int most) {

@@ -1,4 +1,4 @@
-// What a U-Net looks like: guided-diffusion's UNetModel with conv_resample and resblock_updown off, in any size.
+// Configuration of a U-Net: guided-diffusion's UNetModel with conv_resample and resblock_updown off, in any size.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,10 @@ inline constexpr int kImageChannels = 3;
 inline constexpr int kGroups = 32;  // of every group normalisation
 
 struct Unet2dConfig {
-  int image_size = 64;  // pixels of a side
-  int channels = 64;    // of the first level
-  std::vector<int> channel_mult = {1, 2, 3,
-                                   4};  // a level's channels, as a multiple of those; each level halves the image
-  int res_blocks = 2;                   // of each level on the way down; one more on the way up
+  int image_size = 64;                               // pixels of a side
+  int channels = 64;                                 // of the first level
+  std::vector<int> channel_mult = {1, 2, 3, 4};      // by level, times `channels`; each level halves the image
+  int res_blocks = 2;                                // per level on the way down; one more on the way up
   std::vector<int> attention_resolutions = {16, 8};  // sides at which every residual block is followed by attention
   int head_size = 32;                                // channels of an attention head: 32 or 64
 
@@ -35,13 +34,14 @@ struct Unet2dConfig {
   bool operator==(const Unet2dConfig&) const = default;
 };
 
-// "unet64": 20,494,211 parameters. "tiny": for a machine without a GPU. Throws UsageError naming those that there are.
+// Returns a named configuration. "unet64": 20,494,211 parameters. "tiny": for a machine without a GPU. Throws
+// UsageError that lists the names.
 Unet2dConfig unet2d_config(std::string_view name);
 
 void to_json(nlohmann::json& json, const Unet2dConfig& config);
 void from_json(const nlohmann::json& json, Unet2dConfig& config);  // throws UsageError
 
-// "1,2,3,4". Throws UsageError.
+// Parses a list such as "1,2,3,4". Throws UsageError that calls the list `what`.
 std::vector<int> parse_list(std::string_view text, std::string_view what);
 
 }  // namespace ladder::nn

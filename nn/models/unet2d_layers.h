@@ -1,10 +1,10 @@
-// The U-Net as a list of layers: which there are, what they are called, how large they are. Parameters, the tape of
-// operations and whoever prints the model all read it from here.
+// The U-Net as a list of layers with their names and sizes. Parameters, the tape of operations and printouts of the
+// model are derived from this list.
 //
 //     down:    conv3x3, then each level's res-blocks (with attention where it attends), a pool between levels
 //     middle:  res-block, attention, res-block
-//     up:      each level's res-blocks, one more than on the way down, each after a concat with the output of its partner
-//              on the way down; an upsample after the last of a level
+//     up:      each level's res-blocks, one more than on the way down, each after a concat with its partner's output on
+//              the way down; an upsample after a level's last res-block
 //     out:     normalisation, SiLU, conv3x3
 #pragma once
 
@@ -21,10 +21,11 @@ struct Layer {
   std::string name;  // as guided-diffusion's: "input_blocks.1.0"
   int in = 0;        // channels
   int out = 0;
-  int side = 0;  // of its input, in pixels
+  int side = 0;  // height and width of the input, in pixels
 };
 
-// Layers one after the other. On the way up, `skip` channels of an output of the way down join the first one's input.
+// Layers in sequence. On the way up, `skip` channels of an output of the way down are concatenated to the first layer's
+// input.
 struct Block {
   std::vector<Layer> layers;
   int skip = 0;

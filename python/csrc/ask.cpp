@@ -1,4 +1,4 @@
-// What the Python half asks besides operators, through ctypes: JSON in, JSON out.
+// Queries of the Python half besides operators, through ctypes: JSON in, JSON out.
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -45,8 +45,9 @@ std::string reply(const char* question) {
 }  // namespace
 }  // namespace ladder::python
 
-// {"use": text}, {"explain": true}, {"versions": "groupnorm/forward"}, {"policy": what policy.h says} or {}: {"answer": ...}, or
-// {"wrong": one line} where the question is (a version that there is not). The text lives until the thread's next call.
+// Questions: {"use": text}, {"explain": true}, {"versions": "groupnorm/forward"}, {"policy": see ask_policy()} or {}.
+// Returns {"answer": ...}, or {"wrong": one line} for an invalid question, such as an unknown version. The text is
+// valid until the thread's next call.
 extern "C" [[gnu::visibility("default")]] const char* ladder_torch_ask(const char* question) {
   thread_local std::string text;
   text = ladder::python::reply(question);

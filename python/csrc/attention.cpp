@@ -18,7 +18,7 @@ bool fit(const Tensor& qkv, std::int64_t heads) {
   return qkv.dim() == 3 && is_floating(qkv) && heads >= 1 && heads <= qkv.size(2) && qkv.size(2) % (3 * heads) == 0;
 }
 
-// Nothing for what no kernel takes.
+// Returns nullopt for a type or size that no kernel takes.
 std::optional<attention::Problem> problem_of(const Tensor& qkv, std::int64_t heads, const std::string& order,
                                              bool tf32) {
   if (order != "legacy" && order != "new") {
@@ -72,7 +72,7 @@ Tensor attention_qkv_backward(const Tensor& given_d_o, const Tensor& given_qkv, 
                                   given_lse, heads, order, tf32));
 }
 
-// [n, t, heads, d] as it lies, or a copy where kernels could not load sixteen bytes at a time.
+// Returns x [n, t, heads, d] without a copy if kernels can load its rows 16 bytes at a time, else a contiguous copy.
 Tensor rows_of(const Tensor& x) {
   const std::int64_t run = 16 / static_cast<std::int64_t>(size_of(*dtype_of(x)));
   bool whole = reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % 16 == 0 && x.stride(3) == 1;
@@ -83,7 +83,8 @@ Tensor rows_of(const Tensor& x) {
   return whole && (x.size(1) == 1 || x.stride(1) > 0) ? x : to_contiguous(x);
 }
 
-// None where x is [n, t, heads, d] in this order. Those of a single element do not matter.
+// Returns x's strides in elements, or Strides{} if x is contiguous as [n, t, heads, d]. Strides of dimensions of size 1
+// are ignored.
 Strides strides_of(const Tensor& x) {
   const std::int64_t dense[] = {x.size(1) * x.size(2) * x.size(3), x.size(2) * x.size(3), x.size(3)};
   const auto stride = [&](int i) { return static_cast<int>(x.size(i) == 1 ? dense[i] : x.stride(i)); };

@@ -10,7 +10,7 @@ using conv3x3::Dgrad;
 using conv3x3::Fprop;
 using conv3x3::Wgrad;
 
-// `of_x` and `of_y` are sizes of images. Nothing for a type or size that no kernel takes.
+// `of_x` and `of_y` are sizes of images [n, c, h, w]. Returns nullopt for a type or size that no kernel takes.
 std::optional<conv3x3::Problem> problem_of(std::optional<Dtype> dtype, const Sizes& of_x, const Sizes& of_y,
                                            const MaybeTensor& bias, const Tensor& x) {
   if (!dtype || !countable(of_x) || !countable(of_y)) return std::nullopt;
@@ -30,7 +30,8 @@ Sizes with_channels(const Tensor& image, std::int64_t channels) {
   return sizes;
 }
 
-// Whether these are an image and weights that take `channels` of its size: x's (1) or dy's (0).
+// Returns whether `image` and w [k, c, 3, 3] fit together. `channels` is the dimension of w that matches the image's
+// channels: 1 for x, 0 for dy.
 bool fit(const Tensor& image, const Tensor& w, int channels) {
   return image.dim() == 4 && is_floating(image) && w.dim() == 4 && w.size(channels) == image.size(1) &&
          fits(w, {w.size(0), w.size(1), 3, 3}, image);
@@ -61,7 +62,7 @@ Tensor conv2d_3x3_dgrad(const Tensor& given_dy, const Tensor& given_w, bool tf32
   return std::get<0>(call<Tensor>("ladder::conv2d_3x3_dgrad_formula", "", given_dy, given_w, tf32));
 }
 
-// w gives dw its layout, and bias dbias its type; without bias there is no dbias.
+// dw gets w's layout, and dbias the bias' type. Without a bias dbias is empty.
 std::tuple<Tensor, Tensor> conv2d_3x3_wgrad(const Tensor& given_dy, const Tensor& given_x, const Tensor& w,
                                             const MaybeTensor& bias, bool tf32) {
   expect(fit(given_x, w, 1) && fits(given_dy, with_channels(given_x, w.size(0)), given_x) &&

@@ -8,7 +8,7 @@ namespace {
 
 using embedding::Timestep;
 
-// int32 as it is; else in fp32, as the formula has it.
+// Passes int32 time steps unchanged; converts all other types to fp32, as the formula does.
 Tensor timestep_embedding(const Tensor& given, std::int64_t dim, ScalarType type) {
   expect(given.dim() == 1 && dim >= 1, "timestep_embedding");
   const bool real = given.scalar_type() != ScalarType::Int;

@@ -12,7 +12,7 @@ using gemm::Dgrad;
 using gemm::Fprop;
 using gemm::Wgrad;
 
-// Nothing for a type or size that no kernel takes.
+// Returns nullopt for a type or size that no kernel takes.
 std::optional<gemm::Problem> problem_of(std::optional<Dtype> dtype, const Sizes& of_x, const Sizes& of_y) {
   if (!dtype || !countable(of_x) || !countable(of_y) || !countable({of_y.back(), of_x.back()})) return std::nullopt;
   return gemm::Problem{.m = static_cast<int>(product(of_x) / of_x.back()),
@@ -27,7 +27,8 @@ Sizes with_columns(const Tensor& x, std::int64_t columns) {
   return sizes;
 }
 
-// Whether these are rows and a matrix that takes `columns` of its size: x's (1) or dy's (0).
+// Returns whether `rows` and w [n, k] fit together. `columns` is the dimension of w that matches the last one of
+// `rows`: 1 for x, 0 for dy.
 bool fit(const Tensor& rows, const Tensor& w, int columns) {
   return rows.dim() >= 1 && is_floating(rows) && w.dim() == 2 && w.size(columns) == sizes_of(rows).back() &&
          fits(w, sizes_of(w), rows);
@@ -71,7 +72,7 @@ Tensor linear_dgrad(const Tensor& given_dy, const Tensor& given_w, bool tf32) {
   return std::get<0>(call<Tensor>("ladder::linear_dgrad_formula", "", given_dy, given_w, tf32));
 }
 
-// bias gives dbias its type; without bias there is no dbias.
+// dbias gets the bias' type. Without a bias dbias is empty.
 std::tuple<Tensor, Tensor> linear_wgrad(const Tensor& given_dy, const Tensor& given_x, const MaybeTensor& bias,
                                         bool tf32) {
   expect(given_dy.dim() >= 1 && given_x.dim() >= 1 && is_floating(given_x), "linear_wgrad");

@@ -22,7 +22,7 @@ Activation activation_of(const std::string& name) {
   throw UsageError("no activation '" + name + "'; there are identity, relu, silu (or swish), gelu, gelu_tanh, mish");
 }
 
-// Nothing for a type or size that no kernel takes.
+// Returns nullopt for a type or size that no kernel takes.
 std::optional<groupnorm::Problem> problem_of(const Tensor& x, const MaybeTensor& weight, const MaybeTensor& bias,
                                              std::int64_t groups, const std::string& activation, double eps = 1e-5) {
   const Sizes sizes = sizes_of(x);

@@ -1,5 +1,5 @@
-// The device that work goes to, the same for both builds: machine_cuda.cpp asks PyTorch for its streams, and
-// machine_emulator.cpp has the emulator behave inside of Python.
+// The device that kernels run on, with one interface for both builds: machine_cuda.cpp uses PyTorch's streams,
+// machine_emulator.cpp adapts the emulator to a Python process.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace ladder::python {
 
-// Makes a device, number `index` of PyTorch's, the thread's current one for as long as this lives. On the emulator, which has
-// one, one of them lives at a time.
+// Scope in which PyTorch's device number `index` is the thread's current device. The emulator has a single device, and
+// only one such scope exists at a time.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int index);
@@ -20,15 +20,16 @@ class CurrentDevice {
   CurrentDevice& operator=(const CurrentDevice&) = delete;
 
   int number() const;
-  Stream stream() const;  // PyTorch's current one
+  Stream stream() const;  // PyTorch's current stream
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
 
-// Device memory of PyTorch's allocator, 256-byte aligned: it is given back at once, and taken again only by work that the
-// same stream does later. `marks`: it begins as zeros, as a version with a private workspace wants it.
+// Device memory of PyTorch's allocator, 256-byte aligned. It is returned as soon as this object is destroyed, and the
+// allocator reuses it only for later work on the same stream. `marks`: the memory is zeroed, for a version with a
+// private workspace.
 class Workspace {
  public:
   Workspace(const Tensor& like, std::size_t bytes, bool marks);

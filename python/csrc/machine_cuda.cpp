@@ -10,7 +10,8 @@ extern "C" AOTITorchError aoti_torch_get_current_cuda_stream(std::int32_t device
 namespace ladder::python {
 namespace {
 
-// A kernel's first launch loads it, which a capture elsewhere in the process would forbid.
+// Scope that allows loading kernels: a kernel's first launch loads it, which a stream capture elsewhere in the process
+// would forbid.
 class LoadingAllowed {
  public:
   LoadingAllowed() { LADDER_CUDA(cudaThreadExchangeStreamCaptureMode(&mode_)); }

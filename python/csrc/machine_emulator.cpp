@@ -9,7 +9,7 @@ namespace {
 
 std::mutex one_launch;
 
-// Its signals would interrupt what else the process does.
+// Disable the emulator's watchdog: its signals would interrupt other work of the process.
 [[maybe_unused]] const int no_watchdog = setenv(simt::kWatchdogVariable, "0", 0);
 
 }  // namespace

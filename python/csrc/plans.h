@@ -1,4 +1,5 @@
-// Which version runs a problem, planned once for each device: the one of use(), else the promoted one, as in the trainer.
+// Choice and planning of the version that runs a problem, once per device: the version of use(), else the promoted one,
+// as in the trainer.
 #pragma once
 
 #include <atomic>
@@ -21,7 +22,7 @@
 
 namespace ladder::python {
 
-// What ran a problem of a pass, for explain().
+// The version chosen for a problem of a pass, with the number of calls, for explain().
 struct Choice {
   const Pass* pass = nullptr;
   std::string problem;
@@ -34,29 +35,31 @@ struct Choice {
 // The rows of explain().
 nlohmann::json rows_of(const std::deque<Choice>& choices);
 
-// All choices so far, and those of use(). Thread-safe; a Choice stays where it is.
+// All choices made in this process, and the versions of use(). Thread-safe; the address of a Choice does not change.
 class Choices {
  public:
   static Choices& instance();
 
-  // Of the thread's current device. Never throws for want of a version: `reason` then says why PyTorch has to do it.
+  // Chooses a version for the thread's current device. If there is none, `version` is null and `reason` says why
+  // PyTorch runs the problem; make() does not throw for that.
   Choice& make(const Case& c, int device);
   Choice& none(const Pass& pass, std::string problem, int device, std::string reason);
 
-  // "groupnorm/forward=v09,...", as the trainer's --use: these from now on, and no others. Throws UsageError.
+  // Sets the requested versions, "groupnorm/forward=v09,..." as in the trainer's --use, in place of earlier ones.
+  // Throws UsageError.
   void use(const std::string& text);
-  // The promoted versions of the thread's current device, with those of use() in their place.
+  // The promoted versions of the thread's current device, overridden by the versions of use().
   Promotions table(int device);
-  int generation() const { return generation_; }  // another after each use()
+  int generation() const { return generation_; }  // incremented by each use()
 
   nlohmann::json explain() const;
 
  private:
-  const Promotions& known_table(int device);  // under the lock
+  const Promotions& known_table(int device);  // requires mutex_
 
   mutable std::mutex mutex_;
   std::string used_;
-  std::map<int, Promotions> tables_;  // by device, with used_ in them; each read once
+  std::map<int, Promotions> tables_;  // by device, overridden by used_; each file is read once
   std::atomic<int> generation_ = 0;
   std::deque<Choice> made_;
 };
@@ -70,11 +73,11 @@ struct Planned {
   KernelPlan<P> plan;
 };
 
-// The plan for a problem on a device; its choice has no version where PyTorch has to run it.
+// Returns the plan for a problem on a device. Its choice has no version where PyTorch runs the problem.
 template <class P>
 const Planned<P>& planned(const typename P::Problem& problem, int device) {
   static std::shared_mutex mutex;
-  static std::deque<Planned<P>> known;  // some dozen in a network
+  static std::deque<Planned<P>> known;  // a few dozen for a network
   Choices& choices = Choices::instance();
   const int generation = choices.generation();
   {
@@ -85,7 +88,7 @@ const Planned<P>& planned(const typename P::Problem& problem, int device) {
   }
   Planned<P> made{.problem = problem, .device = device, .generation = generation};
   try {
-    const Case c = pass_of<P>().parse(problem.str());  // which finds out whether there is such a problem
+    const Case c = pass_of<P>().parse(problem.str());  // throws UsageError for an invalid problem
     made.choice = &choices.make(c, device);
     if (made.choice->version != nullptr) {
       const auto& def = *static_cast<const VersionDef<P>*>(made.choice->version->typed);
@@ -98,10 +101,11 @@ const Planned<P>& planned(const typename P::Problem& problem, int device) {
   return known.emplace_back(std::move(made));
 }
 
-// What a failed launch says: why, and how to reproduce it.
+// Throws the Failure of a failed launch, with the reason and a command that reproduces it.
 [[noreturn]] void fail(const Choice& choice, const std::exception& error);
 
-// Enqueues the problem on the current stream of `like`'s device. False where PyTorch has to do it.
+// Enqueues the problem on the current stream of `like`'s device. Returns false, with nothing enqueued, where PyTorch
+// has to run it.
 template <class P>
 bool run(const typename P::Problem& problem, const typename P::Tensors& tensors, const Tensor& like) {
   const CurrentDevice device(like.get_device());

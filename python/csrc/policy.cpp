@@ -46,7 +46,7 @@ struct Prepared {
         file(denoise::read_policy(question.at("file").get<std::string>(), {})),
         steps(steps_of(file, question)),
         policy({.dtype = dtype, .samples = samples, .given_noise = true}, file, steps, promotions) {
-    file.weights.clear();  // the policy has its own
+    file.weights.clear();  // the policy has its own copy
   }
 
   json describe() const {
@@ -63,7 +63,7 @@ struct Prepared {
             {"operations", operations()}};
   }
 
-  // Those of an answer, each problem once.
+  // The operations of an answer as rows of explain(), one for each different problem.
   json operations() const {
     const auto& all = policy.program().tape().operations();
     std::deque<Choice> choices;
@@ -85,7 +85,7 @@ struct Prepared {
     return rows_of(choices);
   }
 
-  int device;  // as PyTorch counts: -1 for a CPU
+  int device;  // PyTorch's device index, -1 for the CPU
   int samples;
   Dtype dtype;
   Promotions promotions;
@@ -126,12 +126,13 @@ class Policies {
 };
 
 Policies& policies() {
-  static auto* const all = new Policies;  // a process ends without them: the driver may be gone by then
+  static auto* const all = new Policies;  // never destroyed: the driver may be unloaded at process exit
   return *all;
 }
 
-// condition [samples, observation], Mish of the observations; initial [samples, horizon, action_dim]; steps [steps, noise_row],
-// or none where no step has noise. Actions like initial.
+// Operator policy_answer. condition [samples, observation] is Mish of the observations, initial [samples, horizon,
+// action_dim] the initial noise, steps [steps, noise_row] the steps' noise ([0, noise_row] where no step has noise).
+// Returns actions [samples, horizon, action_dim]. All are fp32.
 Tensor policy_answer(const Tensor& given_condition, const Tensor& given_initial, const Tensor& given_steps,
                      std::int64_t number) {
   const std::shared_ptr<Prepared> prepared = policies().at(number);

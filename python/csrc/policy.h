@@ -1,16 +1,17 @@
-// Policies that policy() has prepared, known by number: what ladder_torch/policy.py asks of them besides answers, which are
-// the operator policy_answer.
+// Policies prepared by policy(), identified by a number: queries of ladder_torch/policy.py. Answers are computed by the
+// operator policy_answer.
 #pragma once
 
 #include <nlohmann/json.hpp>
 
 namespace ladder::python {
 
-// {"file": safetensors, "dtype", "samples", "scheduler": diffusers' fields, "timesteps": a list or null, "steps": a number or
-// null, "eta", "device", "use": whether use() chooses versions} prepares one: {"number", "about": one line, "notes",
-// "sizes": {"observation", "horizon", "action_dim", "steps", "noise_row", "noisy", "drawn": the number of steps, from the first,
-// that diffusers draws noise for}, "operations": rows as of explain(), "calls" those of an answer}. {"drop": number} ends one.
-// Throws UsageError, Failure.
+// Prepares a policy, or ends one with {"drop": number}. Throws UsageError, Failure.
+//     question  {"file": safetensors, "dtype", "samples", "scheduler": diffusers' fields, "timesteps": a list or null,
+//               "steps": a number or null, "eta", "device", "use": true if use() chooses versions}
+//     answer    {"number", "about": one line, "notes", "sizes": {"observation", "horizon", "action_dim", "steps",
+//               "noise_row", "noisy", "drawn": the number of leading steps for which diffusers draws noise},
+//               "operations": rows as of explain(), with "calls" per answer}
 nlohmann::json ask_policy(const nlohmann::json& question);
 
 }  // namespace ladder::python

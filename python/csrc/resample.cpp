@@ -8,7 +8,7 @@ namespace {
 
 using namespace resample;
 
-// From an image to one of half or twice its rows and columns.
+// Resamples an image [n, c, h, w] to half (`half`) or twice its rows and columns.
 template <class P>
 Tensor resampled(const Tensor& given, const char* op, bool half) {
   expect(given.dim() == 4 && is_floating(given), op);

@@ -9,7 +9,8 @@ namespace {
 using silu::Backward;
 using silu::Forward;
 
-// Nothing for a type or size that no kernel takes. Elements are independent: rows are only told apart in the problem's name.
+// Returns nullopt for a type or size that no kernel takes. SiLU is elementwise: rows and columns matter only in the
+// problem's name.
 std::optional<silu::Problem> problem_of(const Tensor& x) {
   const std::optional<Dtype> dtype = dtype_of(x);
   const Sizes sizes = sizes_of(x);

@@ -1,4 +1,5 @@
-// PyTorch's tensors, by its stable ABI alone, as the kernels of dev/ take them: channels innermost, 16-byte aligned.
+// PyTorch's tensors through its stable ABI, converted to the layout that kernels of dev/ take: channels innermost,
+// 16-byte aligned.
 #pragma once
 
 #include <torch/csrc/stable/library.h>
@@ -16,8 +17,8 @@
 
 #include "core/dtype.h"
 
-// LADDER_OPERATORS(m) { m.impl("silu", TORCH_BOX(&silu)); }: implementations for tensors of this build's device, once a file.
-// python/ladder_torch/define.py has their schemas and says what the namespaces are.
+// LADDER_OPERATORS(m) { m.impl("silu", TORCH_BOX(&silu)); } registers implementations for tensors of this build's
+// device; use it once per file. python/ladder_torch/define.py defines the schemas and explains the namespaces.
 #ifdef LADDER_TORCH_CUDA
 #define LADDER_OPERATORS(m)                                                   \
   void ladder_operators(torch::stable::detail::StableLibrary&);               \
@@ -38,32 +39,34 @@ using Sizes = std::vector<std::int64_t>;
 Sizes sizes_of(const Tensor& x);
 std::int64_t product(const Sizes& sizes);
 
-// What kernels index has to be so. ladder_torch's functions have said what would be right; whoever calls an operator by
-// itself gets one sentence. Both fit where they have these sizes and are on the device of `like`, and of its type, or of
-// any floating-point one.
+// Checks of an operator's tensors, so that kernels never index out of bounds. ladder_torch's functions check the same
+// with detailed messages before; a direct call of an operator gets one sentence. fits() requires the given sizes, and
+// device and type of `like`; fits_parameter() allows any floating-point type, and nullopt.
 void expect(bool fitting, const char* op);  // throws UsageError
 bool fits(const Tensor& x, const Sizes& sizes, const Tensor& like);
 bool fits_parameter(const MaybeTensor& x, const Sizes& sizes, const Tensor& like);
 bool is_floating(const Tensor& x);
 
-bool countable(const Sizes& sizes);      // by kernels: not empty, below 2^31 elements
-bool is_channels_last(const Tensor& x);  // dense, as of empty_channels_last(), and of three dimensions or more
+bool countable(const Sizes& sizes);      // 1 to 2^31 - 1 elements, as kernels require
+bool is_channels_last(const Tensor& x);  // dense as empty_channels_last(), with three dimensions or more
 
-// Nothing for a type that no kernel takes. `tf32`: fp32 may be rounded to it on the way into a product.
+// Returns nullopt for a type that no kernel takes. `tf32`: products may round fp32 to TF32.
 std::optional<Dtype> dtype_of(const Tensor& x, bool tf32 = false);
 
-// Uninitialized, on the device of `like`. Of sizes [n, c, ...], the second dimension lies innermost.
+// Uninitialized tensors on the device of `like`: contiguous, or [n, c, ...] with the second dimension innermost.
 Tensor empty(const Tensor& like, const Sizes& sizes, ScalarType type);
 Tensor empty_channels_last(const Tensor& like, const Sizes& sizes, ScalarType type);
-Tensor new_like(const Tensor& x);  // channels innermost where they are x's, else in the order of its sizes
+Tensor new_like(const Tensor& x);  // channels innermost if x's are, else contiguous
 
-// x itself where it lies so, or a copy: [n, c, ...] with the second dimension innermost; or in the order of its sizes.
+// Return x itself if it is 16-byte aligned and has the layout, else a copy: [n, c, ...] with the second dimension
+// innermost, or contiguous.
 Tensor to_channels_last(const Tensor& x);
 Tensor to_contiguous(const Tensor& x);
-Tensor to_dense(const Tensor& x, bool channels_last);  // one or the other
+Tensor to_dense(const Tensor& x, bool channels_last);  // the layout that `channels_last` selects
 Tensor as_type(const Tensor& x, ScalarType type);
 
-// Whether kernels take the parameter as it is beside x (a problem's params16); and the parameter as they take it, else fp32.
+// is_params16() returns whether kernels take the parameter in x's 16-bit type (a problem's params16). as_parameter()
+// returns the parameter in the type that kernels take: its own if `params16`, else fp32.
 bool is_params16(const MaybeTensor& parameter, const Tensor& x);
 MaybeTensor as_parameter(const MaybeTensor& x, bool params16 = false);
 
@@ -72,7 +75,7 @@ inline const void* data(const MaybeTensor& x) { return x ? x->const_data_ptr() :
 
 inline const float* floats(const MaybeTensor& x) { return static_cast<const float*>(data(x)); }
 
-// Calls an operator that is registered by name, of `Results`, with arguments of exactly its schema.
+// Calls the registered operator `name`, which returns `Results`, with arguments that match its schema exactly.
 template <class... Results, class... Arguments>
 std::tuple<Results...> call(const char* name, const char* overload, const Arguments&... arguments) {
   constexpr std::size_t kSlots = std::max(sizeof...(Results), sizeof...(Arguments));

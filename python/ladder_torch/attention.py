@@ -1,4 +1,4 @@
-"""attention_qkv and attention: self-attention of tokens, its queries, keys and values in one tensor or in three."""
+"""attention_qkv and attention: self-attention of tokens, with queries, keys and values in one tensor or in three."""
 
 import math
 
@@ -7,11 +7,11 @@ import torch
 from .checks import check_beside, check_floating
 from .define import define, differentiable, tf32_of_products, without_gradients
 
-ORDERS = {"legacy": 3, "new": 2}  # where, in [n, t, ...], q, k and v are told apart: after heads, or before
+ORDERS = {"legacy": 3, "new": 2}  # dimension of q, k, v: 3 in [n, t, heads, 3, d], 2 in [n, t, 3, heads, d]
 
 
 def check(qkv, heads, order):
-    """Throws ValueError or TypeError, saying what would be right."""
+    """Throws ValueError or TypeError, with a message that says what would be right."""
     if order not in ORDERS:
         raise ValueError(f"attention_qkv: no order {order!r}; there are legacy, [heads][3][d], and new, [3][heads][d]")
     if qkv.dim() != 3:
@@ -24,7 +24,7 @@ def check(qkv, heads, order):
 
 
 def check_separate(q, k, v):
-    """As check()."""
+    """Throws ValueError or TypeError as check() does, for separate q, k and v."""
     if q.dim() != 4:
         raise ValueError(f"attention: q is {tuple(q.shape)}, and (n, heads, tokens, d) is wanted")
     check_floating("attention", q, "q")
@@ -37,12 +37,12 @@ def _sum_type(x):
 
 
 def _parts(qkv, heads, order):
-    """q, k and v [n, t, heads, d]."""
+    """Returns q, k and v [n, t, heads, d] as views of qkv [n, t, 3 heads d]."""
     return qkv.unflatten(2, (heads, 3, -1) if order == "legacy" else (3, heads, -1)).unbind(ORDERS[order])
 
 
 def _by_heads(*parts):
-    """[n, t, heads, d] as [n, heads, t, d], in the type that sums are made in."""
+    """Returns tensors [n, t, heads, d] as [n, heads, t, d], in the type of accumulation."""
     return [each.to(_sum_type(each)).transpose(1, 2) for each in parts]
 
 
@@ -110,7 +110,7 @@ define(
 
 
 def _differentiable(name, tensors):
-    """Of so many tensors, and other arguments."""
+    """Makes the operator differentiable. Its first `tensors` arguments are tensors, the others are not."""
     gradient = without_gradients(f"{name}_backward", of=name)
 
     def setup(ctx, inputs, output):
@@ -130,15 +130,19 @@ _attention_qkv = _differentiable("attention_qkv", 1)
 
 
 def attention_qkv(qkv, heads, order="legacy"):
-    """softmax(q k' / sqrt(d)) v of each head, (n, t, c), of qkv (n, t, 3 c) in any floating-point type: guided-diffusion's
-    QKVAttentionLegacy with channels as [heads][3][d], or its QKVAttention, order "new", with [3][heads][d]. fp32 is rounded to
-    TF32 where torch.backends.cuda.matmul allows it; a compiled graph keeps what was allowed when it was compiled."""
+    """Returns softmax(q k^T / sqrt(d)) v of each head, (n, t, c), for qkv (n, t, 3 c) of any floating-point type.
+
+    Channels are [heads][3][d] for order "legacy" (guided-diffusion's QKVAttentionLegacy) and [3][heads][d] for order
+    "new" (its QKVAttention). fp32 is rounded to TF32 where torch.backends.cuda.matmul allows it; a compiled graph keeps
+    the setting of its compilation."""
     check(qkv, heads, order)
     return _attention_qkv(qkv, heads, order, tf32_of_products())[0]
 
 
 def attention(q, k, v):
-    """torch.nn.functional.scaled_dot_product_attention(q, k, v) of q, k and v (n, heads, t, d) as they lie, [n, t, heads, d]
-    too, without a copy where the d channels of each row lie side by side at multiples of 16 bytes. TF32 as attention_qkv."""
+    """Returns torch.nn.functional.scaled_dot_product_attention(q, k, v) for q, k and v (n, heads, t, d).
+
+    Any strides are accepted, such as those of [n, t, heads, d] in memory. Nothing is copied where the d channels of a
+    row are contiguous and rows begin at multiples of 16 bytes. TF32 is used as in attention_qkv()."""
     check_separate(q, k, v)
     return _attention(*(each.transpose(1, 2) for each in (q, k, v)), tf32_of_products())[0].transpose(1, 2)

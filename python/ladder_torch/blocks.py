@@ -1,7 +1,7 @@
-"""The classes that swap() gives to modules: subclasses of their own that compute with this package's operators.
+"""Classes that swap() gives to modules: subclasses of the original ones that compute with this package's operators.
 
-Changing `__class__` keeps parameters, buffers, hooks, names and references from anywhere as they are, which a new module in
-the old one's place does not. deepcopy, pickle and torch.compile (which guards on the class) were tried and work."""
+Changing `__class__` keeps parameters, buffers, hooks, names and all references to the module, which replacing the
+module by a new one does not. deepcopy, pickle and torch.compile (which guards on the class) were tried and work."""
 
 import contextlib
 import functools
@@ -24,8 +24,9 @@ ACTIVATIONS = {torch.nn.SiLU: "silu", torch.nn.Mish: "mish", torch.nn.ReLU: "rel
 
 
 class GroupNorm(StandIn):
-    """nn.GroupNorm; by name guided-diffusion's GroupNorm32, which computes in fp32 and answers in x's type, as the kernels do,
-    and edm's GroupNorm."""
+    """nn.GroupNorm and, by name, edm's GroupNorm and guided-diffusion's GroupNorm32.
+
+    GroupNorm32 computes in fp32 and returns x's type, as the kernels do."""
 
     @staticmethod
     def unfit(module):
@@ -95,7 +96,7 @@ _CONV2D = {
 
 
 class _EdmLinear(_Linear):
-    """edm's: no nn.Linear, and its weight is cast to x's type."""
+    """edm's Linear: not an nn.Linear; its weight is cast to x's type."""
 
     @staticmethod
     def unfit(module):
@@ -112,7 +113,7 @@ class _EdmLinear(_Linear):
 
 
 class _EdmConv2d(_Conv2d):
-    """edm's: no nn.Conv2d, may resample, and its weight is cast to x's type."""
+    """edm's Conv2d: not an nn.Conv2d; it may resample, and its weight is cast to x's type."""
 
     @staticmethod
     def unfit(module):
@@ -160,7 +161,7 @@ _AVG_POOL2D = {
 
 
 class _SiLU(StandIn):
-    """guided-diffusion's, from before PyTorch had one."""
+    """guided-diffusion's SiLU, from before PyTorch had one."""
 
     @staticmethod
     def unfit(module):
@@ -175,22 +176,22 @@ class _SiLU(StandIn):
 
 
 def is_norm(module):
-    """Or will be, once swapped."""
+    """Returns whether swapping the module makes it a GroupNorm stand-in."""
     return stand_in_of(type(module)) is GroupNorm
 
 
 def is_activation(module):
-    """Or will be, once swapped."""
+    """Returns whether swapping the module makes it a SiLU stand-in."""
     return stand_in_of(type(module)) is _SiLU
 
 
 def activation_name(module):
-    """What group_norm_act calls it, or None."""
+    """Returns group_norm_act()'s name of the activation, or None."""
     return "silu" if isinstance(module, _SiLU) else ACTIVATIONS.get(type(module))
 
 
 def norm_then(norm, activation, x):
-    """activation(norm(x)), in one where the norm is swapped and nobody waits for a call of either."""
+    """Returns activation(norm(x)), fused where the norm is swapped and neither module is intercepted()."""
     name = activation_name(activation) if isinstance(norm, GroupNorm) else None
     if name is None or intercepted(norm) or intercepted(activation) or not norm.takes(x):
         return activation(norm(x))
@@ -198,7 +199,7 @@ def norm_then(norm, activation, x):
 
 
 class _QKVAttention(StandIn):
-    """guided-diffusion's, of qkv [n, 3 c, t]; improved-diffusion's has no heads and stays."""
+    """guided-diffusion's QKVAttention of qkv [n, 3 c, t]. improved-diffusion's has no heads and is not swapped."""
 
     order = "new"
 
@@ -231,17 +232,18 @@ class _QKVAttentionLegacy(_QKVAttention):
 
 
 class Container(StandIn):
-    """Of norms and activations that its stand-in takes in one."""
+    """Container of modules whose stand-in fuses a norm with its activation."""
 
     @staticmethod
     def pairs(module):
-        """Of children, the first a norm if its class says so."""
+        """Returns candidate pairs (norm, activation) of children; the first is a norm only if is_norm() is true."""
 
 
 class _Sequential(Container):
-    """Takes norms and the activations after them in one. Whoever calls one of its modules alone, or a slice, as
-    guided-diffusion's ResBlock does for use_scale_shift_norm, gets what that module always computed: an identity in the
-    activation's place would be wrong there."""
+    """nn.Sequential that fuses norms with the activations after them.
+
+    The children themselves do not change: a call of a single child or a slice, as in guided-diffusion's ResBlock with
+    use_scale_shift_norm, computes the same as before. Replacing the activation by an identity would be wrong there."""
 
     @staticmethod
     def pairs(module):
@@ -260,7 +262,7 @@ class _Sequential(Container):
 
 
 class _ResnetBlock2D(Container):
-    """diffusers': `nonlinearity` stands after both norms, and before the projection of the time embedding."""
+    """diffusers' ResnetBlock2D: `nonlinearity` follows both norms and precedes the time embedding's projection."""
 
     @staticmethod
     def unfit(module):
@@ -288,7 +290,7 @@ class _ResnetBlock2D(Container):
         hidden = norm_then(self.norm1, self.nonlinearity, input_tensor)
         resample = self.downsample if self.upsample is None else self.upsample
         if resample is not None:
-            if self.upsample is not None and hidden.shape[0] >= 64:  # as diffusers does
+            if self.upsample is not None and hidden.shape[0] >= 64:  # same as in diffusers
                 input_tensor, hidden = input_tensor.contiguous(), hidden.contiguous()
             input_tensor, hidden = resample(input_tensor), resample(hidden)
         hidden = self.conv1(hidden)
@@ -301,7 +303,7 @@ class _ResnetBlock2D(Container):
             hidden = norm_then(self.norm2, self.nonlinearity, hidden if temb is None else hidden + temb)
         hidden = self.conv2(self.dropout(hidden))
         if self.conv_shortcut is not None:
-            if self.training and not isinstance(self.conv_shortcut, StandIn):  # whose gradient DDP takes as it is
+            if self.training and not isinstance(self.conv_shortcut, StandIn):  # as diffusers does for DDP's gradients
                 input_tensor = input_tensor.contiguous()
             input_tensor = self.conv_shortcut(input_tensor)
         return (input_tensor + hidden) / self.output_scale_factor
@@ -325,7 +327,7 @@ _EDM = {
     "GroupNorm": GroupNorm,
     "Conv2d": _EdmConv2d,
     "Linear": _EdmLinear,
-}  # modules of their own, no subclasses of PyTorch's
+}  # classes that are no subclasses of PyTorch's
 
 
 def known_names():
@@ -333,7 +335,8 @@ def known_names():
 
 
 def stand_in_of(original):
-    """Or None. A name means something only outside of PyTorch, which has a SiLU of its own, and of this package."""
+    """Returns the stand-in for a class, or None. Classes are matched by name only if they are neither PyTorch's, which
+    has a SiLU of its own, nor this package's."""
     if original in _EXACTLY or original.__module__.startswith(("torch.", "ladder_torch.")):
         return _EXACTLY.get(original)
     names = _BY_NAME if issubclass(original, tuple(_EXACTLY)) else {**_BY_NAME, **_EDM}
@@ -357,13 +360,14 @@ def _remake(make, original, *arguments):
 
 
 def become(module):
-    """A stand-in, if it is none yet."""
+    """Makes the module a stand-in, if it is not one yet."""
     if not isinstance(module, StandIn):
         module.__class__ = class_for(type(module))
 
 
 def revert(module):
-    """Gives a stand-in its own class again, and its own methods where the module keeps one, as accelerate keeps the forward."""
+    """Restores a stand-in's original class and, among its attributes, the bound methods, such as accelerate's
+    forward."""
     before = type(module)
     module.__class__ = _reverted(before)
     for name, value in vars(module).items():
@@ -372,7 +376,8 @@ def revert(module):
 
 
 def _reverted(a_class):
-    """The class that a stand-in had; a class on top of a stand-in, as parametrizations and FSDP2 make one, without it."""
+    """Returns the original class of a stand-in; a class derived from a stand-in, as parametrizations and FSDP2 create,
+    is rebuilt without the stand-in."""
     if "unswapped" in vars(a_class):
         return a_class.unswapped
     bases = tuple(_reverted(base) if issubclass(base, StandIn) else base for base in a_class.__bases__)

@@ -1,4 +1,4 @@
-"""What an operator's function says of tensors that do not fit together: one sentence, with what would be right."""
+"""Checks of an operator's arguments: the message is one sentence that says what is wrong and what would be right."""
 
 import torch
 
@@ -8,12 +8,12 @@ def autocast_on(x):
 
 
 def has_kernel_type(x):
-    """True for a type that kernels take; the others are PyTorch's."""
+    """Returns whether kernels take x's type; PyTorch computes all others."""
     return x.dtype in (torch.float32, torch.bfloat16, torch.float16)
 
 
 def check_image(op, x, *sizes):
-    """Throws where x does not have such sizes, or is not of a floating-point type."""
+    """Throws where x does not have as many dimensions as `sizes` has names, or is not of a floating-point type."""
     if x.dim() != len(sizes):
         raise ValueError(f"{op}: x is {tuple(x.shape)}, and ({', '.join(sizes)}) is wanted")
     check_floating(op, x)
@@ -25,8 +25,9 @@ def check_floating(op, x, name="x"):
 
 
 def check_beside(op, name, given, shape, x, same_type=False, of="x"):
-    """Throws where a tensor beside x has another shape or device, or a type that is not x's, where autocast does not make it
-    so, or no floating-point one."""
+    """Throws where `given` does not have the shape `shape`, x's device and a floating-point type.
+
+    `same_type` also requires x's type, unless autocast converts both."""
     if tuple(given.shape) != tuple(shape):
         raise ValueError(f"{op}: {name} is {tuple(given.shape)} and {of} {tuple(x.shape)}: {tuple(shape)} is wanted")
     if given.device != x.device:

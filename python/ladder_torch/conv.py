@@ -1,4 +1,4 @@
-"""conv2d_3x3: the convolution with 3x3 taps, stride 1 and padding 1, and its gradients."""
+"""conv2d_3x3: 3x3 convolution with stride 1 and padding 1, and its gradients."""
 
 import torch
 
@@ -7,7 +7,7 @@ from .define import define, differentiable, new_channels_last, new_like, tf32_of
 
 
 def check(x, w, bias):
-    """Throws ValueError or TypeError, saying what would be right."""
+    """Throws ValueError or TypeError, with a message that says what would be right."""
     check_image("conv2d_3x3", x, "n", "channels", "h", "w")
     features = w.shape[0] if w.dim() else 1
     check_beside("conv2d_3x3", "w", w, (features, x.shape[1], 3, 3), x, same_type=True)
@@ -16,7 +16,7 @@ def check(x, w, bias):
 
 
 def _gradient_of(operand, dy, x, w):
-    """Of x (0) or w (1)."""
+    """Returns the gradient of x (operand 0) or w (operand 1)."""
     mask = [operand == 0, operand == 1, False]
     return torch.ops.aten.convolution_backward(dy, x, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, mask)[operand]
 
@@ -93,9 +93,10 @@ _conv2d_3x3 = differentiable("conv2d_3x3", _setup, _gradients, autocast=(0, 1))
 
 
 def conv2d_3x3(x, w, bias=None):
-    """torch.nn.functional.conv2d(x, w, bias, padding=1) of x (n, c, h, w) and w (k, c, 3, 3), both of one floating-point
-    type, and a bias (k,) of any; the result has its channels innermost. Nothing is copied where x and w are channels_last.
-    fp32 is rounded to TF32 where torch.backends.cudnn allows it for convolutions; a compiled graph keeps what was allowed
-    when it was compiled."""
+    """Returns torch.nn.functional.conv2d(x, w, bias, padding=1) for x (n, c, h, w), w (k, c, 3, 3) and a bias (k,).
+
+    x and w have the same floating-point type, the bias has any. The result is channels_last. Nothing is copied where x
+    and w are channels_last. fp32 is rounded to TF32 where torch.backends.cudnn allows it for convolutions; a compiled
+    graph keeps the setting of its compilation."""
     check(x, w, bias)
     return _conv2d_3x3(x, w, bias, tf32_of_convolutions())

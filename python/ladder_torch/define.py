@@ -1,10 +1,11 @@
-"""How an operator of the package is defined: its schema in Python, so that it exists without any compiled library; kernels
-for CUDA and for the emulator; PyTorch's formula for what no kernel can do.
+"""Definition of the package's operators. Schemas are in Python, so that operators exist without a compiled library;
+kernels are registered for CUDA and for the emulator; a formula of PyTorch's operators computes everything that no
+kernel can.
 
-    ladder::<name>              what torch.compile sees, with fake and gradients
-    ladder_kernels::<name>      the same without gradients, which saves the eager caller most of the CPU's time
+    ladder::<name>              the operator that torch.compile sees, with fake and gradients
+    ladder_kernels::<name>      the same without gradients, which saves an eager caller most of the CPU time
     ladder_emulator::<name>     CPU tensors through the emulator
-    ladder::<name>_formula      PyTorch's operators
+    ladder::<name>_formula      the formula of PyTorch's operators
 """
 
 import torch
@@ -18,7 +19,7 @@ _FORMULAS = {}
 
 
 def define(name, schema, formula, fake):
-    """`formula` and `fake` take what the schema says, a tensor first."""
+    """Defines an operator. `formula` and `fake` take the arguments of the schema, the first of which is a tensor."""
     formula = _FORMULAS[name] = _without_autocast(formula)
     for each in _LIBRARIES:
         each.define(name + schema)
@@ -37,7 +38,7 @@ def define(name, schema, formula, fake):
 
 
 def _without_autocast(formula):
-    """With the types of its own, also where autocast goes on during a fallback or in a backward pass."""
+    """Wraps a formula so that it runs with autocast disabled, also in a fallback or a backward pass under autocast."""
 
     def run(x, *arguments):
         if not autocast_on(x):
@@ -49,8 +50,8 @@ def _without_autocast(formula):
 
 
 def _have_tangents(inputs):
-    """True where an input is a dual tensor, as in torch.func.jvp: kernels have no tangents, PyTorch's formula has. While a
-    graph is compiled its inputs' tangents do not show: any may have one."""
+    """Returns whether an input is a dual tensor, as in torch.func.jvp: kernels have no forward-mode derivative,
+    PyTorch's formula has. Tangents are not visible during compilation, so that any input may have one then."""
     if forward_ad._current_level < 0:
         return False
     tensors = (each for each in inputs if isinstance(each, torch.Tensor))
@@ -58,8 +59,10 @@ def _have_tangents(inputs):
 
 
 def differentiable(name, setup, backward, autocast=()):
-    """ladder::<name> as a function with gradients: setup(ctx, inputs, output) keeps what backward(ctx, *gradients) needs, which
-    are operators called through without_gradients(). Under torch.autocast, the inputs of the numbers `autocast` take its type."""
+    """Returns ladder::<name> as a differentiable function.
+
+    setup(ctx, inputs, output) saves what backward(ctx, *gradients) needs; backward calls operators through
+    without_gradients(). `autocast` has the indices of the inputs that torch.autocast converts."""
     operator = getattr(torch.ops.ladder, name).default
     kernels = getattr(torch.ops.ladder_kernels, name).default
     torch.library.register_autograd(f"ladder::{name}", backward, setup_context=setup)
@@ -108,8 +111,9 @@ def differentiable(name, setup, backward, autocast=()):
 
 
 def without_gradients(name, of):
-    """ladder::<name>, by the shorter way where nothing of it is to be differentiated: a gradient of ladder::<of>, it has no
-    derivative."""
+    """Returns ladder::<name>, a gradient of ladder::<of>, as a function. A second derivative throws RuntimeError.
+
+    Calls go through ladder_kernels::<name> where gradients are disabled, which takes less CPU time."""
     operator = getattr(torch.ops.ladder, name).default
     kernels = getattr(torch.ops.ladder_kernels, name).default
 
@@ -127,7 +131,7 @@ def without_gradients(name, of):
 
 
 def _constant(function):
-    """As torch.compiler.assume_constant_result, which would import torch._dynamo: seconds."""
+    """Equivalent of torch.compiler.assume_constant_result, which would import torch._dynamo and take seconds."""
     function._dynamo_marked_constant = True
     return function
 
@@ -147,7 +151,7 @@ def _no_cuda(*_):
 
 
 def new_channels_last(x, sizes, dtype=None):
-    """Uninitialized, as the kernels leave it: of sizes [n, c, ...], c innermost."""
+    """Returns an uninitialized tensor of sizes [n, c, ...] with c innermost, the layout of the kernels' results."""
     return x.new_empty([sizes[0], *sizes[2:], sizes[1]], dtype=dtype).movedim(-1, 1)
 
 
@@ -156,10 +160,10 @@ def is_channels_last(x):
 
 
 def channels_last(x):
-    """A copy that lies so."""
+    """Returns a copy of x with channels innermost."""
     return new_channels_last(x, x.shape).copy_(x)
 
 
 def new_like(x):
-    """Uninitialized: its channels innermost where they are x's, else in the order of its sizes."""
+    """Returns an uninitialized tensor like x: channels innermost if x's are, else contiguous."""
     return new_channels_last(x, x.shape) if is_channels_last(x) else x.new_empty(x.shape)

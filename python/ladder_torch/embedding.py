@@ -36,7 +36,9 @@ _timestep_embedding = without_gradients("timestep_embedding", of="timestep_embed
 
 
 def timestep_embedding(t, dim, dtype=torch.float32):
-    """guided-diffusion's timestep_embedding(t, dim): (n, dim), cosines, then sines, of t (n,), integers or not; where dim is
-    odd the last column is zero. It is computed in fp32. Where t wants a gradient, PyTorch computes it."""
+    """Returns guided-diffusion's timestep_embedding(t, dim), (n, dim): cosines, then sines, of t (n,).
+
+    t has an integer or floating-point type. If dim is odd, the last column is zero. Computed in fp32; by PyTorch's
+    operators if t requires a gradient."""
     _check(t, dim, dtype)
     return _formula(t, dim, dtype) if t.requires_grad else _timestep_embedding(t, dim, dtype)

@@ -1,4 +1,4 @@
-"""group_norm_act: group normalisation of an image and its activation in one, with their gradients."""
+"""group_norm_act: group normalisation of an image fused with an activation, and its gradients."""
 
 import torch
 
@@ -20,7 +20,7 @@ ACTIVATIONS["swish"] = ACTIVATIONS["silu"]
 
 
 def check(x, groups, weight, bias, activation):
-    """Throws ValueError or TypeError, saying what would be right."""
+    """Throws ValueError or TypeError, with a message that says what would be right."""
     if activation not in ACTIVATIONS:
         raise ValueError(f"group_norm_act: no activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
     if x.dim() < 2:
@@ -36,7 +36,7 @@ def check(x, groups, weight, bias, activation):
 
 
 def _check_operator(x, groups, weight, bias, activation):
-    """As check(); group_norm_act() makes one parameter two."""
+    """Throws as check() does, and where only one of weight and bias is given; group_norm_act() adds the other."""
     check(x, groups, weight, bias, activation)
     if (weight is None) != (bias is None):
         raise ValueError("ladder::group_norm_act: weight and bias, both of them or none")
@@ -51,7 +51,7 @@ def _per_channel(parameter, x):
 
 
 def _per_group(value, x, groups):
-    """[n, groups] as something that x's shape can be combined with."""
+    """Expands [n, groups] to [n, channels, 1, ...], which broadcasts to x's shape."""
     each = value.repeat_interleave(x.shape[1] // groups, 1)
     return each.reshape(*each.shape, *[1] * (x.dim() - 2))
 
@@ -136,9 +136,10 @@ _group_norm_act = differentiable("group_norm_act", _setup, _gradients)
 
 
 def group_norm_act(x, groups, weight=None, bias=None, eps=1e-5, activation="identity"):
-    """activation(group_norm(x)) of x (n, channels, ...) in any floating-point type; what no kernel takes (float64, 2^31
-    elements and more) PyTorch computes. weight and bias are (channels,), of any floating-point types, and either may be None.
-    The result has its channels innermost, as channels_last has."""
+    """Returns activation(group_norm(x)) for x (n, channels, ...) of any floating-point type.
+
+    weight and bias are (channels,), of any floating-point types, and either may be None. The result has its channels
+    innermost, as in channels_last. PyTorch computes what no kernel takes (float64, 2^31 elements and more)."""
     check(x, groups, weight, bias, activation)
     if weight is None and bias is not None:
         weight = torch.ones_like(bias, requires_grad=False)

@@ -1,5 +1,4 @@
-"""The compiled halves of the package: _cuda.so for CUDA tensors, _emulator.so for those of the CPU where cpu("emulator")
-asks for it."""
+"""The package's compiled libraries: _cuda.so for CUDA tensors, _emulator.so for CPU tensors after cpu("emulator")."""
 
 import contextlib
 import ctypes
@@ -18,7 +17,7 @@ if tuple(int(word) for word in torch.__version__.split(".")[:2]) < _LEAST_TORCH:
 
 
 class Half:
-    """One compiled library, loaded on first use."""
+    """A compiled library, loaded on first use."""
 
     def __init__(self, name, device):
         self.name, self.device = name, device
@@ -28,7 +27,7 @@ class Half:
         self._library, self._wrong = None, ""
 
     def missing(self):
-        """Why it cannot be loaded, or ""."""
+        """Returns the reason why the library cannot be loaded, or ""."""
         if self._wrong:
             return self._wrong
         if not self.file.exists():
@@ -38,7 +37,7 @@ class Half:
         return ""
 
     def load(self):
-        """Registers its operators. Throws RuntimeError."""
+        """Loads the library and registers its operators. Throws RuntimeError."""
         if self._library is None:
             if self.missing():
                 raise RuntimeError(self.missing())
@@ -52,7 +51,7 @@ class Half:
         return self
 
     def ask(self, **question):
-        """Throws ValueError where the question is wrong."""
+        """Returns the library's answer to a question (csrc/ask.cpp). Throws ValueError for an invalid question."""
         text = self.load()._library.ladder_torch_ask(json.dumps(question).encode())
         answer = json.loads(text.decode())
         if "wrong" in answer:
@@ -66,18 +65,20 @@ _cpu = "formula"
 
 
 def halves():
-    """Those that are loaded, or can be."""
+    """Returns the libraries that are loaded or can be loaded."""
     return [half for half in (CUDA, EMULATOR) if not half.missing()]
 
 
 def emulated():
-    """Whether tensors of the CPU go through the emulator."""
+    """Returns whether CPU tensors are computed by the emulator."""
     return _cpu == "emulator"
 
 
 class cpu(contextlib.ContextDecorator):
-    """What runs tensors of the CPU from now on, or in a `with`: "formula", PyTorch's own operators, or "emulator", the
-    kernels themselves, slowly, as for a GPU. LADDER_TORCH_CPU says what a process begins with."""
+    """Selects the implementation for CPU tensors, from now on or in a `with`.
+
+    "formula" is PyTorch's own operators; "emulator" runs the GPU kernels themselves in the emulator, slowly. The
+    environment variable LADDER_TORCH_CPU sets the initial choice."""
 
     def __init__(self, how):
         global _cpu
@@ -96,10 +97,11 @@ class cpu(contextlib.ContextDecorator):
 
 
 def status():
-    """What runs here, and why what does not: {"cuda": "" or a reason, "emulator": "" or a reason, "torch", "cpu"}."""
+    """Returns {"torch": version, "cuda", "emulator", "cpu": see cpu()}; "cuda" and "emulator" are "" where the library
+    can run here, else the reason why not."""
     cuda = CUDA.missing() or CUDA.ask()["unavailable"]
     return {"torch": torch.__version__, "cuda": cuda, "emulator": EMULATOR.missing(), "cpu": _cpu}
 
 
-with contextlib.suppress(RuntimeError):  # status() says why, and so does the first call on a GPU
+with contextlib.suppress(RuntimeError):  # status() and the first call on a GPU report the reason
     CUDA.load()

@@ -1,4 +1,5 @@
-"""linear: a product with a matrix, bias, residual and activation after it, and its gradients; 1x1 convolutions as views of it."""
+"""linear: a matrix product with bias, residual and activation, and its gradients; conv2d_1x1 is linear on a view of
+images."""
 
 import math
 
@@ -12,7 +13,7 @@ ACTIVATIONS = {"identity": lambda z: z, "silu": torch.nn.functional.silu}
 
 
 def check(x, w, bias, residual, activation):
-    """Throws ValueError or TypeError, saying what would be right."""
+    """Throws ValueError or TypeError, with a message that says what would be right."""
     if activation not in ACTIVATIONS:
         raise ValueError(f"linear: no activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
     if x.dim() < 1:
@@ -98,9 +99,11 @@ _linear = differentiable("linear", _setup, _gradients, autocast=(0, 1, 3))
 
 
 def linear(x, w, bias=None, residual=None, activation="identity"):
-    """activation(x w' + bias + residual) of x (..., k), w (n, k), both and the residual (..., n) of one floating-point type,
-    and a bias (n,) of any; identity or silu. fp32 is rounded to TF32 where torch.backends.cuda.matmul allows it; a compiled
-    graph keeps what was allowed when it was compiled."""
+    """Returns activation(x w^T + bias + residual) for x (..., k), w (n, k), bias (n,) and residual (..., n).
+
+    x, w and residual have the same floating-point type, the bias has any. `activation` is identity or silu. fp32 is
+    rounded to TF32 where torch.backends.cuda.matmul allows it; a compiled graph keeps the setting of its
+    compilation."""
     check(x, w, bias, residual, activation)
     wanted = torch.is_grad_enabled() and any(each is not None and each.requires_grad for each in (x, w, bias, residual))
     if activation == "silu" and wanted:
@@ -109,8 +112,10 @@ def linear(x, w, bias=None, residual=None, activation="identity"):
 
 
 def conv2d_1x1(x, w, bias=None):
-    """torch.nn.functional.conv2d(x, w, bias) of x (n, c, h, w) and w (k, c, 1, 1): linear() of the pixels. The result has its
-    channels innermost; nothing is copied where they are x's. TF32 as for convolutions."""
+    """Returns torch.nn.functional.conv2d(x, w, bias) for x (n, c, h, w) and w (k, c, 1, 1): linear() of the pixels.
+
+    The result has its channels innermost. Nothing is copied where x's channels are innermost. TF32 is used as in
+    conv2d_3x3()."""
     check_image("conv2d_1x1", x, "n", "channels", "h", "w")
     features = w.shape[0] if w.dim() else 1
     check_beside("conv2d_1x1", "w", w, (features, x.shape[1], 1, 1), x, same_type=True)

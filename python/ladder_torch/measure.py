@@ -1,4 +1,4 @@
-"""What an example teaches swap(): the inputs of each module and, on a GPU, the time it takes for them."""
+"""Measurements for swap() with an example: the inputs of each module and, on a GPU, its times for these inputs."""
 
 import contextlib
 import statistics
@@ -13,7 +13,7 @@ from .versions import explain
 
 @dataclass(frozen=True)
 class Use:
-    """One input of a module: what can decide how fast it is."""
+    """Properties of a module's input that can affect its speed."""
 
     shape: tuple
     stride: tuple
@@ -28,7 +28,7 @@ class Use:
     def tensor(self, device=None):
         extent = 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.stride))
         x = torch.empty(max(extent, 0), dtype=self.dtype, device=device or self.device)
-        if self.dtype.is_floating_point:  # no other is timed
+        if self.dtype.is_floating_point:  # other types are not timed
             x.normal_()
         return x.as_strided(self.shape, self.stride).requires_grad_(self.gradients)
 
@@ -45,7 +45,7 @@ def use_of(x):
 
 
 def arguments_of(example):
-    """(args, kwargs) of what swap() takes. Throws TypeError."""
+    """Returns (args, kwargs) for swap()'s `example`. Throws TypeError."""
     if isinstance(example, torch.Tensor):
         return (example,), {}
     if isinstance(example, tuple) and len(example) == 2 and isinstance(example[1], dict):
@@ -58,8 +58,10 @@ def arguments_of(example):
 
 
 def observe(model, modules, example):
-    """{module: [Use ..]} of one forward pass, with gradients where the model trains. The model's buffers stay as they were.
-    No backward pass is run: it would fire hooks of optimizers, and accumulate."""
+    """Runs one forward pass, with gradients where the model trains; returns {module: [Use ..]}.
+
+    The model's buffers are restored. No backward pass is run: it would fire optimizers' hooks, and accumulate
+    gradients."""
     args, kwargs = arguments_of(example)
     uses = {module: [] for module in modules}
 
@@ -81,7 +83,7 @@ def observe(model, modules, example):
 
 
 def weights(module):
-    """What of them can decide how fast a module is."""
+    """Returns the properties of a module's parameters that can affect its speed."""
     return tuple((tuple(each.shape), each.stride(), each.dtype, each.requires_grad) for each in module.parameters())
 
 
@@ -93,7 +95,7 @@ class Comparison(NamedTuple):
 
 
 def compare(module, activation, use):
-    """A swapped module, and the activation after it or None, as it was and as it is."""
+    """Returns a Comparison of a swapped module, with the activation after it or None, to the unswapped one."""
     if not can_time(use):
         problem, version = _ran(_call(module, activation, use)) if library.emulated() else ("", "")
         return Comparison(problem or str(use), version, None, None)
@@ -110,7 +112,7 @@ def can_time(use):
 
 
 def _call(module, activation, use):
-    """A function that calls the module with such an input and, if it trains, differentiates."""
+    """Returns a function that calls the module with such an input and, if the module trains, computes the gradients."""
     x = use.tensor()
     wanted = [each for each in (x, *module.parameters()) if each.requires_grad] if module.training else []
 
@@ -125,7 +127,7 @@ def _call(module, activation, use):
 
 
 def _ran(call):
-    """(problem, version) of the kernels that a call runs, as text."""
+    """Returns (problem, version) of the kernels that a call runs, as text."""
 
     def counts():
         return {(each["pass"], each["problem"], each["version"]): each["calls"] for each in explain()}
@@ -139,9 +141,10 @@ def _ran(call):
 
 
 def microseconds(call, calls=20, repeats=11):
-    """Of a call among several in one CUDA graph: the median of some replays, after a few that warm it up. Captured on the
-    current stream, where gradients of what was computed there run, too; on another where that is the default one, which
-    cannot be captured."""
+    """Returns the time of a call in a CUDA graph of `calls` calls: the median of `repeats` replays after a warm-up.
+
+    The graph is captured on the current stream, because gradients run on the stream of their forward pass. The default
+    stream cannot be captured, and a new stream takes its place."""
     stream = torch.cuda.current_stream()
     if stream == torch.cuda.default_stream():
         stream = torch.cuda.Stream()
@@ -160,7 +163,7 @@ def microseconds(call, calls=20, repeats=11):
 
 
 def microseconds_of(call, count):
-    """Of the GPU, for each of `count` calls on the current stream."""
+    """Returns the GPU time of each of `count` calls on the current stream."""
     times = []
     for _ in range(count):
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Modules in the place of PyTorch's own: the same arguments, parameters and state_dict."""
+"""Replacements for PyTorch's modules, with the same arguments, parameters and state_dict."""
 
 import torch
 
@@ -10,16 +10,17 @@ from .linear import linear
 
 
 class GroupNorm(torch.nn.GroupNorm):
-    """torch.nn.GroupNorm whose result has its channels innermost."""
+    """torch.nn.GroupNorm with a result whose channels are innermost."""
 
     def forward(self, x):
         return group_norm_act(x, self.num_groups, self.weight, self.bias, self.eps)
 
 
 class GN_NHWC(torch.nn.GroupNorm):
-    """torch.nn.GroupNorm and an activation in one, with gnNHWC's arguments: identity, relu, silu (or swish), gelu,
-    gelu_tanh or mish. Other types than fp32, bf16 and fp16, and what does not have its channels innermost, go through
-    PyTorch's operators."""
+    """torch.nn.GroupNorm fused with an activation, with gnNHWC's arguments.
+
+    Activations are identity, relu, silu (or swish), gelu, gelu_tanh and mish. Types other than fp32, bf16 and fp16, and
+    inputs whose channels are not innermost, go through PyTorch's operators."""
 
     def __init__(self, num_groups, num_channels, activation="identity", **kwargs):
         super().__init__(num_groups, num_channels, **kwargs)
@@ -37,7 +38,7 @@ class GN_NHWC(torch.nn.GroupNorm):
 
 
 class Conv2d3x3(torch.nn.Conv2d):
-    """torch.nn.Conv2d(in_channels, out_channels, 3, padding=1), its weight channels_last and so its result."""
+    """torch.nn.Conv2d(in_channels, out_channels, 3, padding=1) with weight and result in channels_last."""
 
     def __init__(self, in_channels, out_channels, bias=True, device=None, dtype=None):
         super().__init__(in_channels, out_channels, 3, padding=1, bias=bias, device=device, dtype=dtype)
@@ -48,7 +49,7 @@ class Conv2d3x3(torch.nn.Conv2d):
 
 
 class Linear(torch.nn.Linear):
-    """torch.nn.Linear, of rows and of images whose channels come last in their sizes."""
+    """torch.nn.Linear of rows, or of images [n, h, w, c]."""
 
     def forward(self, x):
         return linear(x, self.weight, self.bias)

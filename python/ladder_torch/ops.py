@@ -1,4 +1,4 @@
-"""The operators as functions. As PyTorch's they are torch.ops.ladder.<name>."""
+"""The package's operators as functions. They are registered in PyTorch as torch.ops.ladder.<name>."""
 
 import os
 

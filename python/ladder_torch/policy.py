@@ -1,4 +1,4 @@
-"""policy: answers of a diffusion policy's live module, every denoising step in one CUDA graph."""
+"""policy: answers of a diffusion policy's live module, with all denoising steps in one CUDA graph."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from .define import define
 from .versions import rows_of
 
 _DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
-_MOST_SAMPLES = 65535  # as of ./ladder denoise --batch
+_MOST_SAMPLES = 65535  # the limit of ./ladder denoise --batch
 _NO_FORMULA = "policy: on a CPU only the emulator answers, slowly: ladder_torch.cpu('emulator')"
 
 
@@ -28,8 +28,9 @@ define("policy_answer", "(Tensor condition, Tensor initial, Tensor steps, int po
 
 
 class Policy:
-    """A prepared policy. `observation`, `horizon`, `action_dim` and `steps` are its sizes, `notes` what was taken by
-    default or is not computed. It has a copy of the weights: a module that was trained on needs another one."""
+    """A prepared policy. `observation`, `horizon`, `action_dim` and `steps` are its sizes; `notes` lists the defaults
+    taken and the parts of the module that are not computed. It has a copy of the weights: prepare another one after
+    further training."""
 
     def __init__(self, half, like, samples, told):
         sizes = told["sizes"]
@@ -47,17 +48,18 @@ class Policy:
         return f"ladder_torch.policy on {self.device}: {self._about}"
 
     def explain(self):
-        """Which version runs for which problem of an answer, and why, as ladder_torch.explain()."""
+        """Returns the version of each problem of an answer with the reason, in the form of ladder_torch.explain()."""
         return rows_of(self._half, self._operations)
 
     @torch.no_grad()
     def sample(self, observation, generator=None, noise=None, check=True):
-        """Actions [samples, horizon, action_dim], fp32, for observations [samples, observation], both in the network's units:
-        no normalizer is applied. On the current stream. The noise is PyTorch's, of `generator` or the default one, drawn as
-        diffusers' schedulers draw it in a loop of their steps; or given as `noise`: the first sample [samples, horizon,
-        action_dim] and, where steps have noise, that of the steps [steps, samples, horizon, action_dim]. `check` waits for
-        the answer and throws FloatingPointError where an observation or an action is not finite. A CUDA graph cannot capture
-        it: it is one."""
+        """Returns actions [samples, horizon, action_dim], fp32, for observations [samples, observation].
+
+        Both are in the network's units: no normalizer is applied. Runs on the current stream. The noise is drawn by
+        PyTorch, from `generator` or the default one, in the order of diffusers' schedulers in a loop of their steps.
+        `noise` overrides this with the initial noise [samples, horizon, action_dim] and, where steps have noise, that
+        of the steps [steps, samples, horizon, action_dim]. `check` waits for the answer and throws FloatingPointError
+        where an observation or an action is not finite. A CUDA graph cannot capture the call, which replays a graph."""
         sizes = (self.samples, self.observation)
         if not _is(observation, sizes, self.device):
             raise _error(observation, f"{_told(observation)}, and an observation of {sizes} on {self.device} is wanted")
@@ -71,11 +73,11 @@ class Policy:
         return actions
 
     def _drawn(self, generator):
-        def draw():  # in the module's dtype, as its own loop does
+        def draw():  # in the module's dtype, as in the module's own loop
             return torch.randn(self._of_actions, generator=generator, device=self.device, dtype=self._drawn_dtype)
 
         initial, rows = draw().float(), torch.zeros(self._of_noise, device=self.device)
-        if self._drawn_steps:  # the first ones
+        if self._drawn_steps:  # the leading steps have noise
             of_steps = torch.stack([draw() for _ in range(self._drawn_steps)])
             rows[: self._drawn_steps, : initial.numel()] = of_steps.flatten(1)
         return initial, rows
@@ -93,12 +95,14 @@ class Policy:
 
 
 def policy(unet, scheduler, *, horizon=16, samples=1, steps=None, eta=0.0, dtype=None):
-    """Prepares the answers of a diffusion policy: `unet` is Diffusion Policy's ConditionalUnet1D, or LeRobot's, on the device
-    that shall answer, or a module that has one; `scheduler` diffusers' DDPMScheduler or DDIMScheduler, or a dict of its
-    configuration. `steps` of them (default: those that its set_timesteps() has chosen, else as many as it was trained with),
-    DDIM's with `eta`; for `samples` observations at a time; in `dtype` (default: the module's). A step of the module is
-    compared with the same of the kernels. Throws TypeError or ValueError, one line, for a module that is no such network, or
-    a setting that is not supported."""
+    """Prepares the answers of a diffusion policy. Returns a Policy.
+
+    unet: Diffusion Policy's or LeRobot's ConditionalUnet1D, or a module that contains one, on the device that computes
+    the answers. scheduler: diffusers' DDPMScheduler or DDIMScheduler, or a dict of its configuration. steps: number of
+    denoising steps (default: those chosen by set_timesteps(), else as many as the scheduler was trained with). eta: of
+    DDIM. samples: observations per answer. dtype: default the module's. A step of the module is compared with the same
+    step of the kernels. Throws TypeError or ValueError, one line, for a module that is no such network, or a setting
+    that is not supported."""
     network, note = unet1d.find(unet)
     weight = next(network.parameters(), torch.empty(0))
     half = _half_for(weight.device)
@@ -142,7 +146,7 @@ def _half_for(device):
 
 
 def _whole(name, value):
-    """The number, held within 32 bits: one beyond them is refused as their largest is."""
+    """Returns an integer clamped to 32 bits; values out of range are refused later, as the limits themselves are."""
     try:
         return max(min(operator.index(value), 2**31 - 1), -(2**31))
     except TypeError:
@@ -160,7 +164,7 @@ def _real(name, value):
 
 
 def _write(file, unet, metadata):
-    from safetensors.torch import save_file  # here: the package's other parts do without
+    from safetensors.torch import save_file  # imported here, because no other part of the package needs safetensors
 
     def stored(tensor):
         return tensor.detach().to("cpu", torch.float32 if tensor.dtype == torch.float64 else tensor.dtype).contiguous()

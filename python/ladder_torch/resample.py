@@ -1,4 +1,4 @@
-"""avg_pool2x2 and upsample2x: half and twice the rows and columns of an image, and their gradients."""
+"""avg_pool2x2 and upsample2x: resampling of images to half and twice the rows and columns, and the gradients."""
 
 from torch.nn import functional
 
@@ -46,7 +46,9 @@ _upsample2x = _operator("upsample2x", _repeat, _twice, _sum_of_windows, _half)
 
 
 def avg_pool2x2(x):
-    """torch.nn.functional.avg_pool2d(x, 2) of x (n, channels, h, w), its channels innermost. An odd h or w is PyTorch's."""
+    """Returns torch.nn.functional.avg_pool2d(x, 2) for x (n, channels, h, w), with channels innermost.
+
+    PyTorch computes it where h or w is odd."""
     check_image("avg_pool2x2", x, "n", "channels", "h", "w")
     if x.shape[2] % 2 or x.shape[3] % 2:
         return channels_last(functional.avg_pool2d(x, 2))
@@ -54,6 +56,7 @@ def avg_pool2x2(x):
 
 
 def upsample2x(x):
-    """torch.nn.functional.interpolate(x, scale_factor=2, mode="nearest") of x (n, channels, h, w), its channels innermost."""
+    """Returns torch.nn.functional.interpolate(x, scale_factor=2, mode="nearest") for x (n, channels, h, w), with
+    channels innermost."""
     check_image("upsample2x", x, "n", "channels", "h", "w")
     return _upsample2x(x)

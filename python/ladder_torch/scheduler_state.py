@@ -1,4 +1,4 @@
-"""A scheduler of diffusers in JSON's types: its configuration and the time steps that it was set to."""
+"""State of a diffusers scheduler in JSON's types: its configuration and the time steps chosen by set_timesteps()."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ _WANTED = "diffusers' DDPMScheduler or DDIMScheduler, or a dict of the configura
 
 
 def fields_of(scheduler):
-    """The fields of its scheduler_config.json. Throws TypeError."""
+    """Returns the fields of the scheduler's scheduler_config.json. Throws TypeError."""
     if isinstance(scheduler, Mapping):
         return _plain(scheduler)
     config = getattr(scheduler, "config", None)
@@ -17,14 +17,14 @@ def fields_of(scheduler):
 
 
 def timesteps_of(scheduler):
-    """The time steps that set_timesteps() has chosen, or None."""
+    """Returns the time steps that set_timesteps() has chosen, or None."""
     chosen = getattr(scheduler, "custom_timesteps", False) or getattr(scheduler, "num_inference_steps", None)
     timesteps = getattr(scheduler, "timesteps", None)
     return [int(t) for t in timesteps] if chosen and timesteps is not None else None
 
 
 def _plain(value):
-    """A tensor or an array becomes a list, and a number that JSON lacks a word."""
+    """Converts a value to JSON's types: a tensor or an array to a list, infinity and NaN to a string."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""silu: x sigmoid(x), where it stands alone, and its gradient."""
+"""silu: x sigmoid(x) as an operator of its own, not fused with another one, and its gradient."""
 
 import torch
 
@@ -23,7 +23,6 @@ _silu = differentiable("silu", lambda ctx, inputs, output: ctx.save_for_backward
 
 
 def silu(x):
-    """torch.nn.functional.silu(x) of any shape; the result has its channels innermost where they are x's, else it is
-    contiguous."""
+    """Returns torch.nn.functional.silu(x) for x of any shape, with channels innermost if x's are, else contiguous."""
     check_floating("silu", x)
     return _silu(x)

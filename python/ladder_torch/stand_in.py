@@ -1,4 +1,4 @@
-"""The base of what swap() makes of a module's class, and the trial of a class that is known by its name alone."""
+"""StandIn, the base of the classes that swap() gives to modules, and the trial of a class known only by name."""
 
 import contextlib
 import inspect
@@ -14,56 +14,56 @@ def hooked(module):
 
 @contextlib.contextmanager
 def same_random_numbers():
-    """Random numbers, as a dropout takes them, that are the same in each `with`; PyTorch's generators stay as they were."""
+    """Makes random numbers, such as a dropout's, the same in each `with`. PyTorch's generators are restored."""
     with random_state_kept():
         torch.default_generator.manual_seed(0)
-        if torch.cuda.is_initialized():  # torch.manual_seed() would seed them for later where it is not
+        if torch.cuda.is_initialized():  # torch.manual_seed() would also seed a CUDA that is initialised later
             torch.cuda.manual_seed_all(0)
         yield
 
 
 def random_state_kept():
-    """A `with` after which PyTorch's generators are as before, on every device. A process that has not used CUDA yet does not
-    begin to."""
+    """Returns a context that restores PyTorch's generators on every device. It does not initialise CUDA."""
     return torch.random.fork_rng(range(torch.cuda.device_count()) if torch.cuda.is_initialized() else [])
 
 
 def intercepted(module):
-    """True where a call of the module may do more than its class says: by hooks, or by a forward of its own, as offloading
-    sets one."""
+    """Returns whether a call of the module may do more than its class defines: by hooks, or by a forward set on the
+    instance, as offloading does."""
     return hooked(module) or "forward" in vars(module)
 
 
 class StandIn:
-    """Before the module's own class among the bases of what class_for() makes."""
+    """Base that class_for() puts before the module's original class."""
 
-    unswapped = None  # that own class
+    unswapped = None  # the original class
 
     @staticmethod
     def unfit(module):
-        """Why a module of such a class must stay, or ""."""
+        """Returns the reason why a module of such a class is not swapped, or ""."""
         return ""
 
     @staticmethod
     def takes(x):
-        """Whether such an input is computed here; all else goes to the module's own forward."""
+        """Returns whether x is computed by the stand-in; every other input goes to the original forward."""
         return True
 
 
 def unknown(module):
-    """The reason why a module with a known name stays."""
+    """Returns the reason why a module with a known class name but an unknown forward is not swapped."""
     return f"the forward of this {type(module).__name__} is none that is known"
 
 
 def random_like(like, shape=None):
-    """The same at every call, in the type and on the device of `like`."""
+    """Returns random numbers, the same at every call, in the type and on the device of `like`."""
     drawn = torch.randn(like.shape if shape is None else shape, generator=torch.Generator().manual_seed(0))
     return drawn.to(like.device, like.dtype)
 
 
 def differs(module, expected, shape, *others):
-    """A name alone proves nothing (GLIDE's GroupNorm32 has an activation): why module, with random weights and a small
-    input, does not compute what expected(x, weights) does, or ""."""
+    """Compares a module to expected(x, weights) on random weights and a small input; returns "" or why it differs.
+
+    A class name alone proves nothing: GLIDE's GroupNorm32 has an activation."""
     words = inspect.signature(module.forward).parameters.values()
     if sum(word.kind is word.POSITIONAL_OR_KEYWORD for word in words) != 1 + len(others):
         return unknown(module)
@@ -76,12 +76,12 @@ def differs(module, expected, shape, *others):
                 results.append(call(x, weights))
         near = 1e-4 if x.dtype.itemsize > 2 else 1e-2
         return "" if torch.allclose(*results, rtol=near, atol=near) else unknown(module)
-    except Exception:  # whatever a stranger's forward throws
+    except Exception:  # an unknown forward may throw anything
         return unknown(module)
 
 
 def set_otherwise(module, accepted):
-    """Why a module stays whose attributes have other values than the accepted ones, or ""."""
+    """Returns the reason not to swap a module, an attribute with a value that is not in `accepted`, or ""."""
     for name, values in accepted.items():
         value = getattr(module, name)
         if value not in values:

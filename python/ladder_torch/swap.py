@@ -1,6 +1,6 @@
-"""swap(): a model's modules compute with this package's operators, in place; unswap() takes it back.
+"""swap(): makes a model's modules compute with this package's operators, in place; unswap() undoes it.
 
-A swapped module is the same object, its class a subclass of what it was (blocks.py says why)."""
+A swapped module is the same object; its new class is a subclass of the original one (blocks.py says why)."""
 
 import collections
 import json
@@ -12,12 +12,13 @@ from . import blocks, library, measure
 from .stand_in import StandIn, hooked, intercepted, random_state_kept
 from .versions import Explanation
 
-_BASES = (torch.nn.GroupNorm, torch.nn.Conv2d, torch.nn.Linear, torch.nn.AvgPool2d)  # of what is looked at
+_BASES = (torch.nn.GroupNorm, torch.nn.Conv2d, torch.nn.Linear, torch.nn.AvgPool2d)  # base classes of candidates
 
 
 class Report(Explanation):
-    """What swap() did, a dict a module that it looked at; printed as a table. Times are microseconds of all the module's
-    calls in one pass of the example, None where nothing was timed."""
+    """Result of swap(): a dict for each candidate module, printed as a table.
+
+    Times are microseconds of all calls of the module in one pass of the example, or None where nothing was timed."""
 
     _COLUMNS = ("module", "kind", "problem", "version", "us_before", "us_after", "swapped", "note")
     why_empty = ""
@@ -28,7 +29,7 @@ class Report(Explanation):
     __repr__ = __str__
 
     def to_json(self):
-        """Text that swap(only=...) takes as the choice."""
+        """Returns text that swap(only=...) accepts."""
         return json.dumps(self, indent=1)
 
 
@@ -36,7 +37,7 @@ class _Candidate:
     def __init__(self, name, module, why_not):
         self.name, self.module, self.why_not = name, module, why_not
         self.notes = []
-        self.partners = []  # (container, activation) of a norm that runs with the activation in one
+        self.partners = []  # (container, activation) pairs that a norm is fused with
         self.problem = self.version = ""
         self.before = self.after = None
         self.kind = type(module).__name__
@@ -49,15 +50,18 @@ class _Candidate:
 
 
 def swap(model, example=None, only=None):
-    """Changes, in place, what of the model Ladder's kernels can compute: modules of exactly nn.GroupNorm, nn.Conv2d,
-    nn.Linear, nn.AvgPool2d and, by name and after a trial, guided-diffusion's GroupNorm32, SiLU and QKVAttention(Legacy) and
-    edm's GroupNorm, Conv2d and Linear. A norm and the activation after it run as one in nn.Sequential and in diffusers'
-    ResnetBlock2D. Parameters, state_dict and names stay. What is a subclass, parametrized or hooked stays as it is. Inputs
-    whose channels are not innermost (channels_last), and other types than fp32, bf16 and fp16, go to PyTorch as before.
+    """Changes, in place, the modules of a model that Ladder's kernels can compute. Returns a Report.
 
-    example: the model's arguments, (x, t) or ((x, t), {"y": y}): one forward pass shows what each module gets, and on a
-    GPU only what is faster for that is swapped. only: names (of modules, or of what holds them), a function of name and
-    module, or an earlier report, or its JSON. A second swap begins anew. Swap before DDP. Returns a Report."""
+    Swapped are modules of exactly nn.GroupNorm, nn.Conv2d, nn.Linear, nn.AvgPool2d and, by name and after a trial,
+    guided-diffusion's GroupNorm32, SiLU and QKVAttention(Legacy) and edm's GroupNorm, Conv2d and Linear. A norm is
+    fused with the activation after it in nn.Sequential and in diffusers' ResnetBlock2D. Parameters, state_dict and
+    names do not change. Subclasses and modules with parametrizations or hooks are not swapped. Inputs whose channels
+    are not innermost (channels_last), and types other than fp32, bf16 and fp16, go to PyTorch as before.
+
+    example: the model's arguments, (x, t) or ((x, t), {"y": y}). One forward pass records the inputs of each module,
+    and on a GPU a module is swapped only if it is faster for these. only: names of modules or of their parents, a
+    function of name and module, an earlier report, or its JSON. A second swap() starts from the original model. Call
+    swap() before wrapping in DDP."""
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"swap: model is a {type(model).__name__}, and a torch.nn.Module is wanted")
     wanted = _chooser(model, only)
@@ -73,7 +77,7 @@ def swap(model, example=None, only=None):
     _pair(names, free)
     _change(free)
     if example is not None:
-        try:  # swapped, since norms of PyTorch's hand on what is not channels_last
+        try:  # observe the swapped model: PyTorch's norms would pass on outputs that are not channels_last
             with random_state_kept():
                 _measure(free, measure.observe(model, list(free), example))
         finally:
@@ -93,14 +97,14 @@ def _change(free):
 
 
 def unswap(model):
-    """Every module of the model that swap() changed is what it was before."""
+    """Restores every module of the model that swap() changed."""
     for module in model.modules():
         if isinstance(module, StandIn):
             blocks.revert(module)
 
 
 def _chooser(model, only):
-    """A function of name and module. Throws ValueError."""
+    """Returns `only` as a function of name and module. Throws ValueError."""
     if only is None or callable(only):
         return only or (lambda name, module: True)
     if isinstance(only, str):
@@ -130,7 +134,7 @@ def _looked_at(module):
 
 
 def _why_empty(model):
-    """The sentence that stands for a report without rows: the classes that compute in the model, and those that are known."""
+    """Returns the text of a report without rows: the model's leaf classes, and the classes that can be swapped."""
     seen = collections.Counter(type(each).__name__ for each in model.modules() if not list(each.children()))
     found = ", ".join(f"{name} ({count})" for name, count in seen.most_common())
     known = ", ".join([*(f"nn.{each.__name__}" for each in _BASES), *blocks.known_names()])
@@ -144,7 +148,7 @@ def _no_kernels(model):
 
 
 def _why_not(module):
-    """Why it must stay, or ""."""
+    """Returns the reason why the module cannot be swapped, or ""."""
     stand_in = blocks.stand_in_of(type(module))
     if parametrize.is_parametrized(module):
         return f"parametrized: {', '.join(module.parametrizations)}"
@@ -159,7 +163,7 @@ def _why_not(module):
 
 
 def _pair(names, free):
-    """Tells each norm which activations it can take along."""
+    """Records for each norm the activations that it can be fused with."""
     for container, name in names.items():
         stand_in = blocks.stand_in_of(type(container)) or StandIn
         if not issubclass(stand_in, blocks.Container) or not any(each in free for each in container.children()):
@@ -180,7 +184,7 @@ def _can_go_along(activation, free):
 
 
 def _measure(free, uses):
-    """Fills in what an example showed, and keeps what is no faster."""
+    """Fills in the example's measurements, and excludes modules that are not faster."""
     known = {}
     for module, each in free.items():
         taken = [use for use in uses[module] if module.takes(use.tensor("meta"))]

@@ -1,4 +1,4 @@
-"""The U-Net of a diffusion policy in a live module: the place where it is, and a trial of its forward."""
+"""The U-Net of a diffusion policy in a live module: finding it, and a trial of its forward."""
 
 import contextlib
 
@@ -7,11 +7,11 @@ import torch
 from .stand_in import hooked
 
 _PARTS = {"diffusion_step_encoder", "down_modules", "mid_modules", "up_modules", "final_conv"}
-_WRAPPERS = {"", "module", "_orig_mod"}  # the names under which DDP and torch.compile hold a module
-_EPS = 1e-5  # the network's GroupNorms have it
-_NEAR = 1e-4  # relative to the largest number of a prediction: fp32 sums in another order differ by 1e-6
+_WRAPPERS = {"", "module", "_orig_mod"}  # names of the wrapped module in DDP and torch.compile
+_EPS = 1e-5  # of the network's GroupNorms
+_NEAR = 1e-4  # tolerance relative to a prediction's largest element; reordered fp32 sums differ by 1e-6
 
-# A single step of it, at time step 99, returns the prediction itself.
+# A scheduler with a single step, at time step 99, that returns the prediction itself.
 TRIAL_SCHEDULER = {
     "_class_name": "DDIMScheduler",
     "num_train_timesteps": 100,
@@ -24,8 +24,9 @@ _TRIAL_TIMESTEP = 99
 
 
 def find(module):
-    """The U-Net in a module, known by its parts, and a note where it is only a part of what was passed, else "". A module
-    without one is returned as it is. Throws TypeError, ValueError."""
+    """Returns (U-Net, note): the submodule with the U-Net's parts, and a note if it is only part of `module`, or "".
+
+    A module without such a submodule is returned itself. Throws TypeError, ValueError."""
     kind = type(module).__name__
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"policy: unet is of type {kind}, and a torch.nn.Module is wanted")
@@ -48,8 +49,10 @@ def _note_on_part(module, name):
 
 
 def try_out(unet, trial):
-    """Compares a step of the module with the same of `trial`, a Policy of one fp32 step by TRIAL_SCHEDULER. Returns notes.
-    Throws ValueError where they differ. The module stays as it is: mode, buffers and random numbers."""
+    """Compares a step of the module with the same step of `trial`, a Policy of one fp32 step by TRIAL_SCHEDULER.
+
+    Returns notes. Throws ValueError where they differ. The module's mode and buffers and the random state are
+    preserved."""
     generator = torch.Generator().manual_seed(0)
     sizes = (1, trial.horizon, trial.action_dim), (1, trial.observation)
     x, observation = (torch.randn(size, generator=generator).to(trial.device) for size in sizes)
@@ -57,7 +60,7 @@ def try_out(unet, trial):
     where = f"policy: the forward of {type(unet).__name__} is not that of Diffusion Policy's U-Net"
     try:
         theirs = _prediction(unet, x, observation)
-    except Exception as wrong:  # whatever a stranger's forward throws
+    except Exception as wrong:  # an unknown forward may throw anything
         first = str(wrong).strip().partition("\n")[0]
         raise ValueError(f"{where}: (sample, timestep, global_cond=) throws {type(wrong).__name__}: {first}") from None
     if not isinstance(theirs, torch.Tensor) or theirs.shape != ours.shape:
@@ -72,7 +75,7 @@ def try_out(unet, trial):
 
 @torch.no_grad()
 def _prediction(unet, x, observation):
-    """The module's own, in fp32, from copies of what a forward may change."""
+    """Returns the module's prediction, in fp32, computed with copies of everything that a forward may change."""
     state = [*unet.named_parameters(), *((name, each.clone()) for name, each in unet.named_buffers())]
     tensors = {name: each.detach().float() if each.is_floating_point() else each for name, each in state}
     time = torch.full((1,), _TRIAL_TIMESTEP, device=x.device)
@@ -107,7 +110,7 @@ def _exact_fp32():
 
 
 def _suspects(unet):
-    """Settings of modules that the network does not have, the first of each kind, in words."""
+    """Yields descriptions of submodules' settings that the published network does not have, the first of each kind."""
     known = set()
     for name, module in unet.named_modules():
         for kind, is_there in (

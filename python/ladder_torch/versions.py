@@ -1,4 +1,4 @@
-"""Which version of a kernel runs: the promoted one, as in Ladder's trainer, or the one of use()."""
+"""Choice of kernel versions: the promoted one, as in Ladder's trainer, or the one of use()."""
 
 import contextlib
 import os
@@ -9,9 +9,10 @@ _used = {}  # pass: version
 
 
 class use(contextlib.ContextDecorator):
-    """use("groupnorm/forward", "v09"): that version for the whole pass from now on, or in a `with`; None takes it back. A
-    problem that it cannot run goes to the promoted one. LADDER_TORCH_USE ("groupnorm/forward=v09,...") says what a process
-    begins with. Throws ValueError naming what there is."""
+    """Selects a version for a whole pass, from now on or in a `with`: use("groupnorm/forward", "v09"). None undoes it.
+
+    A problem that the version cannot run goes to the promoted version. The environment variable LADDER_TORCH_USE
+    ("groupnorm/forward=v09,...") sets the initial choice. Throws ValueError that lists the passes or versions."""
 
     def __init__(self, path, version):
         self._before = dict(_used)
@@ -37,7 +38,7 @@ def _set(used):
 
 
 def versions(path):
-    """The versions of a pass: ["v01_naive", ...]. Throws ValueError naming the passes that there are."""
+    """Returns the versions of a pass: ["v01_naive", ...]. Throws ValueError that lists the passes."""
     half = library.halves()[0]
     found = half.ask(versions=path)
     if not found:
@@ -46,7 +47,7 @@ def versions(path):
 
 
 class Explanation(list):
-    """What ran so far, a dict a problem; printed as a table."""
+    """Problems computed so far with their versions, a dict for each; printed as a table."""
 
     _COLUMNS = ("device", "pass", "problem", "version", "calls", "reason")
 
@@ -63,12 +64,12 @@ def _cell(value):
 
 
 def explain():
-    """Which version ran for which problem, and why."""
+    """Returns the version that ran for each problem so far, with the reason, as an Explanation."""
     return Explanation(row for half in library.halves() for row in rows_of(half, half.ask(explain=True)))
 
 
 def rows_of(half, told):
-    """An Explanation of what a half has told."""
+    """Returns the rows that a compiled library reported as an Explanation."""
     on = "emulator" if half is library.EMULATOR else "cuda:{}"
     return Explanation({**row, "device": on.format(row["device"])} for row in told)
 

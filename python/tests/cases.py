@@ -1,4 +1,4 @@
-"""What the tests of several operators share: tensors in every layout, and values and gradients held against a formula in
+"""Helpers of the operators' tests: tensors in every layout, and checks of values and gradients against a formula in
 double precision."""
 
 import contextlib
@@ -9,13 +9,13 @@ import ladder_torch
 
 
 def drawn(*sizes, dtype=torch.float32, device="cpu"):
-    """Normal, channels innermost."""
+    """Returns a normally distributed tensor with channels innermost."""
     x = torch.randn(sizes, dtype=torch.float64).to(dtype).to(device)
     return x if x.dim() < 3 else x.movedim(1, -1).contiguous().movedim(-1, 1)
 
 
 def at_an_odd_address(x):
-    """Channels innermost, one element after where an allocation begins."""
+    """Returns x with channels innermost, one element after the beginning of an allocation."""
     rows = x.movedim(1, -1)
     return torch.cat([x.new_zeros(1), rows.reshape(-1)])[1:].view(rows.shape).movedim(-1, 1)
 
@@ -30,16 +30,17 @@ LAYOUTS = {
 
 
 def results_of(function, inputs, dy):
-    """y and the gradients of the inputs that are not None."""
+    """Returns y and the gradients of the inputs that are not None."""
     inputs = [x if x is None else x.detach().requires_grad_() for x in inputs]
     y = function(*inputs)
     return [y.detach(), *torch.autograd.grad(y, [x for x in inputs if x is not None], dy(y))]
 
 
 def assert_within(result, exact, magnitude, length, tf32=False, name=""):
-    """|result - exact| <= (2 u + length e + 2 t) magnitude for each element: u the unit roundoff of the result's type, once for
-    the result and once for an input cast to it, e that of fp32 for each of `length` additions (Higham 2002, 3.5), and t that
-    of both factors cut off to TF32."""
+    """Asserts |result - exact| <= (2 u + length e + 2 t) magnitude for each element.
+
+    u is the unit roundoff of the result's type, once for the result and once for an input cast to it; e is that of
+    fp32, for each of `length` additions (Higham 2002, 3.5); t is that of TF32, to which both factors are truncated."""
     assert tuple(result.shape) == tuple(exact.shape), f"{name}: {tuple(result.shape)}, not {tuple(exact.shape)}"
     fp32 = torch.finfo(torch.float32).eps / 2
     relative = torch.finfo(result.dtype).eps + length * fp32 + (2 * 2.0**-10 if tf32 else 0)
@@ -48,8 +49,9 @@ def assert_within(result, exact, magnitude, length, tf32=False, name=""):
 
 
 def assert_multilinear(function, formula, inputs, lengths, tf32=False, layout="contiguous"):
-    """Values and gradients of a function that is linear in each input, against the formula of the same inputs in double
-    precision; `lengths` are those of the sums of y and of each gradient, `layout` that of y's gradient."""
+    """Asserts values and gradients of a function that is linear in each input, against the formula in double precision.
+
+    `lengths` are the numbers of terms in the sums of y and of each gradient, `layout` is the layout of y's gradient."""
     gradient = None
 
     def drawn_dy(y):
@@ -74,8 +76,9 @@ def assert_multilinear(function, formula, inputs, lengths, tf32=False, layout="c
 
 
 def assert_compiled_alike(function, module, *sizes, dynamic, channels_last=True):
-    """A function of x that calls the module: whole in one graph, for two values of the size that is None, with the
-    same bits and strides of its result and gradients."""
+    """Asserts that a function of x, which calls the module, compiles to one graph and matches eager mode bit for bit.
+
+    Values and strides of result and gradients are compared, for two values of the size that is None."""
     torch._dynamo.reset()
     compiled = torch.compile(function, fullgraph=True, dynamic=dynamic, backend="aot_eager")
     device = next(module.parameters()).device
@@ -91,7 +94,7 @@ def assert_compiled_alike(function, module, *sizes, dynamic, channels_last=True)
 
 @contextlib.contextmanager
 def allowed(setting, precision):
-    """What PyTorch may do with fp32, "tf32" or "ieee": torch.backends.cudnn.conv's or torch.backends.cuda.matmul's."""
+    """Sets fp32_precision ("tf32", "ieee") of torch.backends.cudnn.conv or torch.backends.cuda.matmul in a `with`."""
     before, setting.fp32_precision = setting.fp32_precision, precision
     try:
         yield
@@ -100,7 +103,7 @@ def allowed(setting, precision):
 
 
 class Calls:
-    """The passes that kernels ran in a `with`: {("bf16", "conv3x3/fprop"): 1}."""
+    """Counts the passes that kernels ran in a `with`: {("bf16", "conv3x3/fprop"): 1}."""
 
     def __enter__(self):
         self._before = self._all()

@@ -1,4 +1,4 @@
-"""What every test of the package shares: the devices that it runs on."""
+"""Fixtures of all tests of the package: the devices that a test runs on."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ KERNELS = [name for name in ("emulator", "cuda") if not ladder_torch.status()[na
 
 @pytest.fixture(params=["formula", *KERNELS])
 def device(request):
-    """PyTorch's formula and, where they are, the kernels on the emulator, both with CPU tensors; the kernels on a GPU."""
+    """Runs a test with PyTorch's formula ("cpu") and with the available kernels: emulator ("cpu"), GPU ("cuda")."""
     if request.param == "cuda":
         yield "cuda"
         return
@@ -23,6 +23,6 @@ def device(request):
 
 @pytest.fixture(params=KERNELS)
 def kernels(request):
-    """Only the kernels, wherever they run."""
+    """Runs a test with the kernels only: on the emulator ("cpu") and on a GPU ("cuda"), where available."""
     with ladder_torch.cpu("emulator" if request.param == "emulator" else "formula"):
         yield "cpu" if request.param == "emulator" else "cuda"

@@ -1,4 +1,4 @@
-"""Models for the tests of swap(), and what is asserted of them."""
+"""Models for the tests of swap(), and assertions about them."""
 
 import copy
 
@@ -14,21 +14,21 @@ SUMS = 4096  # terms that an output of these small networks depends on: 2.4e-4 o
 
 
 class GroupNorm32(nn.GroupNorm):
-    """As guided-diffusion has it."""
+    """guided-diffusion's GroupNorm32."""
 
     def forward(self, x):
         return super().forward(x.float()).type(x.dtype)
 
 
 class SiLU(nn.Module):
-    """As guided-diffusion has it."""
+    """guided-diffusion's SiLU."""
 
     def forward(self, x):
         return x * torch.sigmoid(x)
 
 
 class QKVAttentionLegacy(nn.Module):
-    """As guided-diffusion has it."""
+    """guided-diffusion's QKVAttentionLegacy: channels are [heads][q, k, v][d]."""
 
     def __init__(self, n_heads):
         super().__init__()
@@ -45,14 +45,14 @@ class QKVAttentionLegacy(nn.Module):
 
 
 class QKVAttention(QKVAttentionLegacy):
-    """As guided-diffusion has it."""
+    """guided-diffusion's QKVAttention: channels are [q, k, v][heads][d]."""
 
     def parts(self, qkv):
         return [part.reshape(-1, part.shape[1] // self.n_heads, part.shape[2]) for part in qkv.chunk(3, dim=1)]
 
 
 class ScaleShiftBlock(nn.Module):
-    """guided-diffusion's ResBlock with use_scale_shift_norm, which takes its Sequentials apart."""
+    """guided-diffusion's ResBlock with use_scale_shift_norm, which calls parts of its Sequentials."""
 
     def __init__(self, channels=8):
         super().__init__()
@@ -70,7 +70,7 @@ def layers(*more, channels=8, **kwargs):
 
 
 def randomised(model):
-    """Values that no layer is blind to, channels_last."""
+    """Sets parameters to random values for which no layer's output is trivial; returns the model in channels_last."""
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -84,7 +84,7 @@ def image(*sizes, seed=1):
 
 
 def results(model, *inputs):
-    """The output and the gradients, by name, the input's among them."""
+    """Returns the output "y" and all gradients by name, "x" for the input's."""
     x = inputs[0].detach().requires_grad_()
     y = model(x, *inputs[1:])
     y = y if isinstance(y, torch.Tensor) else y.sample
@@ -95,20 +95,20 @@ def results(model, *inputs):
 
 
 def assert_equal_to_the_formula(model, *inputs, dtype=torch.float64):
-    """`model`, swapped, against the same in double precision, unswapped."""
+    """Asserts results of `model`, swapped, against those of an unswapped copy in double precision."""
     exact = copy.deepcopy(model)
     ladder_torch.unswap(exact)
     expected = results(exact.to(dtype), *(each.to(dtype) if each.is_floating_point() else each for each in inputs))
     largest = max(each.norm() for each in expected.values())
     for name, result in results(model, *inputs).items():
-        if expected[name].norm() < 1e-9 * largest:  # zero but for rounding, as of the bias of attention's keys
+        if expected[name].norm() < 1e-9 * largest:  # zero except for rounding, such as the bias of attention's keys
             assert result.norm() < 1e-5 * largest, name
         else:
             assert_near(result, expected[name], name, SUMS)
 
 
 class Called(TorchDispatchMode):
-    """The operators that a `with` calls, whatever their namespace."""
+    """Records the names, without namespace, of the operators called in a `with`."""
 
     def __enter__(self):
         self.names = []
@@ -126,7 +126,7 @@ def called(model, *inputs):
 
 
 def norms(report):
-    """Its rows of GroupNorm and of guided-diffusion's SiLU."""
+    """Returns the report's rows of GroupNorm and of guided-diffusion's SiLU."""
     return [row for row in report if row["kind"].startswith(("GroupNorm", "SiLU"))]
 
 
@@ -135,7 +135,7 @@ def types(model):
 
 
 def assert_restored(model, before, *inputs):
-    """unswap() gives back the types, and the bits, of `before`, a copy."""
+    """Asserts that unswap() restores the types and, bit for bit, the results of the copy `before`."""
     ladder_torch.unswap(model)
     assert types(model) == types(before)
     mine, theirs = results(model, *inputs), results(before, *inputs)

@@ -1,4 +1,4 @@
-"""attention_qkv: values, gradients, layouts, refusals, and what PyTorch's tools say of the operators."""
+"""attention_qkv and attention: values, gradients, layouts, refusals, and PyTorch's checks of the operators."""
 
 import math
 
@@ -18,7 +18,7 @@ def drawn(n, t, heads, d, dtype=torch.float32, device="cpu"):
 
 
 def parts_of(qkv, heads, order):
-    """q, k and v [n, heads, t, d]."""
+    """Returns q, k and v [n, heads, t, d]."""
     sizes, at = ((heads, 3, -1), 3) if order == "legacy" else ((3, heads, -1), 2)
     return [each.transpose(1, 2) for each in qkv.unflatten(2, sizes).unbind(at)]
 
@@ -28,7 +28,7 @@ def formula(q, k, v):
 
 
 def magnitudes(q, k, v, d_o):
-    """Of the sums that o, dq, dk and dv are made of, without signs, and the largest of q.k / sqrt(d)."""
+    """Returns the sums of o, dq, dk and dv over absolute values of their terms, and the largest |q|.|k| / sqrt(d)."""
     scale = 1 / math.sqrt(q.shape[3])
     p = (q @ k.mT * scale).softmax(3)
     q, k, v, d_o = (each.abs() for each in (q, k, v, d_o))
@@ -38,9 +38,10 @@ def magnitudes(q, k, v, d_o):
 
 
 def assert_attention(o, gradients, q, k, v, d_o, tf32=False):
-    """|error| <= (6 u + 2 s + (t + d + 16) e) magnitude: u the unit roundoff of the type (of TF32 cut off where it is) for what is
-    rounded on the way, p and ds among them, e that of fp32, and s a score's error, (d e + 2 u if TF32) scores. All are [n,
-    heads, t, d]."""
+    """Asserts |error| <= (6 u + 2 s + (t + d + 16) e) magnitude, for tensors [n, heads, t, d].
+
+    u is the unit roundoff of the type (for TF32 that of truncation), for intermediate values such as p and ds; e is
+    that of fp32; s is a score's error, (d e + 2 u if TF32) scores."""
     doubles = [each.detach().double().cpu() for each in (q, k, v, d_o)]
     exact = results_of(formula, doubles[:3], lambda y: doubles[3])
     sums, scores = magnitudes(*doubles)
@@ -69,7 +70,7 @@ def check_separate(q, k, v, d_o=None):
     assert_attention(o, gradients, q, k, v, d_o)
 
 
-# Of [n, heads, t, d]: as they lie; [n, t, heads, d]; a view into a projection; and what has to be copied.
+# Layouts of [n, heads, t, d]: contiguous; [n, t, heads, d]; a view into a projection; layouts that must be copied.
 VIEWS = {
     "heads outside": lambda x: x.contiguous(),
     "tokens outside": lambda x: x.transpose(1, 2).contiguous().transpose(1, 2),
@@ -89,7 +90,7 @@ def test_each_type(device, dtype, order):
     check(drawn(2, 20, 2, 32, dtype, device), 2, order)
 
 
-# Kernels take d of 32 and 64 and 1024 tokens; the others are the formula's.
+# Kernels take d of 32 and 64 and up to 1024 tokens; the formula computes other sizes.
 @pytest.mark.parametrize("n, t, heads, d", [(1, 1, 1, 32), (1, 65, 3, 32), (2, 17, 1, 64), (1, 5, 2, 7), (2, 3, 5, 1)])
 def test_sizes(device, n, t, heads, d):
     torch.manual_seed(2)

@@ -1,4 +1,4 @@
-"""conv2d_3x3 and its module: values, gradients, layouts, refusals, and what PyTorch's tools say of the operators."""
+"""conv2d_3x3 and its module: values, gradients, layouts, refusals, and PyTorch's checks of the operators."""
 
 import copy
 

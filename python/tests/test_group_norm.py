@@ -1,4 +1,4 @@
-"""group_norm_act and its modules: values, gradients, layouts, refusals, and what PyTorch's tools say of the operator."""
+"""group_norm_act and its modules: values, gradients, layouts, refusals, and PyTorch's checks of the operator."""
 
 import copy
 import pickle

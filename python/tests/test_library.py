@@ -1,4 +1,4 @@
-"""What the package says of a PyTorch, a library or a setting that it cannot work with."""
+"""Errors of the package for an unsuitable PyTorch, compiled library or environment setting."""
 
 import ast
 import mmap

@@ -1,4 +1,4 @@
-"""linear, conv2d_1x1 and Linear: values, gradients, layouts, refusals, and what PyTorch's tools say of the operators."""
+"""linear, conv2d_1x1 and Linear: values, gradients, layouts, refusals, and PyTorch's checks of the operators."""
 
 import copy
 import math

@@ -75,7 +75,7 @@ def test_a_residual_block_is_its_formula():
         torch.testing.assert_close(block(x, cond), expected)
 
 
-# Of diffusers 0.42.1, fp32: x after one step from X, where the network answers EPS and the noise is NOISE.
+# Results of diffusers 0.42.1 in fp32: x after one step from X, for the network's output EPS and the noise NOISE.
 X, EPS, NOISE = (
     torch.tensor(values) for values in ([0.31, -1.7, 0.004, 2.2], [-0.6, 0.9, 1.3, -0.2], [1.1, -0.4, 0.25, -2.0])
 )

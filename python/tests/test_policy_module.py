@@ -1,4 +1,4 @@
-"""policy: a live module's answers beside the network and the scheduler of reference/pytorch in float64."""
+"""policy: a live module's answers against the network and the scheduler of reference/pytorch in float64."""
 
 import gc
 
@@ -15,7 +15,7 @@ DDIM = {**HELD.scheduler, "_class_name": "DDIMScheduler"}
 
 
 class Scheduler:
-    """As diffusers' are: named by their class, with a configuration."""
+    """Base of fake diffusers schedulers, which are identified by class name and have a configuration."""
 
     def __init__(self, config):
         self.config = {"_use_default_values": ["clip_sample_range"], **config}

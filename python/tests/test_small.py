@@ -1,4 +1,5 @@
-"""silu, avg_pool2x2, upsample2x and timestep_embedding: values, gradients, layouts, refusals, and what PyTorch's tools say."""
+"""silu, avg_pool2x2, upsample2x, timestep_embedding: values, gradients, layouts, refusals, PyTorch's checks of
+operators."""
 
 import math
 

@@ -31,7 +31,7 @@ import unet
 import unet_common
 from ladder_torch import blocks
 
-# --- What is swapped
+# --- Swapped modules
 
 
 @pytest.mark.parametrize("activation", [nn.SiLU, nn.Mish, nn.ReLU, nn.Tanh])
@@ -85,7 +85,7 @@ def test_a_tiny_unet_of_diffusers(options):
 
 
 class Rows(nn.Linear):
-    """Of an image, its channels as features: not itself swapped, what is in it is."""
+    """Applies a Linear to the channels of an image. The class itself is not swapped, its child is."""
 
     def __init__(self):
         super().__init__(1, 1)
@@ -173,7 +173,7 @@ def test_kernels_run_and_are_named(kernels, without_tf32):
     assert_near(model(image().to(kernels)), layers(nn.SiLU()).double()(image().double()), sums_of=SUMS)
 
 
-# --- What stays
+# --- Modules that are not swapped
 
 
 def hooked(register):
@@ -213,7 +213,7 @@ class Hard:
 
 class Improved:
     class QKVAttention(QKVAttention):
-        """improved-diffusion's: heads are in the batch."""
+        """improved-diffusion's QKVAttention: heads are part of the batch."""
 
         def __init__(self):
             super().__init__(1)
@@ -222,7 +222,7 @@ class Improved:
 
 class Misnamed:
     class QKVAttentionLegacy(QKVAttention):
-        """The other order, by a wrong name."""
+        """QKVAttention's order of channels under the name of the other class."""
 
 
 def with_norm(norm):
@@ -310,7 +310,7 @@ def test_a_block_with_a_forward_of_its_own_does_not_pass_for_diffusers():
             return super().forward(input_tensor, 2 * temb)
 
     block = ResnetBlock2D(in_channels=8, temb_channels=4, groups=4)
-    nn.init.zeros_(block.conv2.weight), nn.init.zeros_(block.conv2.bias)  # hides what is before it
+    nn.init.zeros_(block.conv2.weight), nn.init.zeros_(block.conv2.bias)  # hides the layers before it
     report = ladder_torch.swap(block)
     assert type(block) is ResnetBlock2D and [row["kind"] for row in norms(report)] == ["GroupNorm"] * 2
     assert norms(report)[0]["note"] == "alone: the model: the forward of this ResnetBlock2D is none that is known"

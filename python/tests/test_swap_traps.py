@@ -1,5 +1,5 @@
-"""Models that others change around swap(): offloading, replaced forwards, parametrizations, half a pair of parameters, other
-types; edm's classes; and a report without rows."""
+"""Models changed by other code before or after swap(): offloading, replaced forwards, parametrizations, half a pair of
+parameters, other types; edm's classes; and a report without rows."""
 
 import copy
 import functools
@@ -27,7 +27,7 @@ def without_tf32():
 
 
 def offload(model):
-    """As accelerate.cpu_offload: parameters lie elsewhere and are there while the module's forward runs."""
+    """Offloads like accelerate.cpu_offload: parameters are stored elsewhere and present only during a forward."""
 
     def with_weights(module, kept, *args):
         for name, value in kept.items():
@@ -102,7 +102,7 @@ def test_a_forward_replaced_after_swap_is_called(device, at):
 
 
 def dynamic_class(module):
-    """As FSDP2 makes one, which may be shared by modules."""
+    """Changes the module's class to a dynamic subclass, as FSDP2 does; modules may share such a class."""
     module.__class__ = type(f"FSDP{type(module).__name__}", (Marker, type(module)), {"own": 1})
 
 
@@ -207,11 +207,12 @@ def test_an_example_leaves_the_random_numbers_alone(device):
         assert all(map(torch.equal, torch.cuda.get_rng_state_all(), states[1]))
 
 
-# --- edm's classes, and those that nobody knows
+# --- edm's classes, and unknown classes
 
 
 class Edm:
-    """Classes of the names and structure of edm's: modules of their own whose weights are cast to the input's type."""
+    """Classes with the names and structure of edm's: no subclasses of PyTorch's, with weights cast to the input's
+    type."""
 
     class Linear(nn.Module):
         def __init__(self, inputs, outputs, bias=True):
@@ -282,7 +283,7 @@ class Scaled:
             return 2 * super().forward(x)
 
     class GroupNorm(nn.Module):
-        """With none of the attributes."""
+        """A class with edm's name and none of its attributes."""
 
         def forward(self, x):
             return x
@@ -290,7 +291,7 @@ class Scaled:
 
 class Subclass:
     class Linear(nn.Linear):
-        """A subclass of PyTorch's with the name of edm's."""
+        """A subclass of PyTorch's Linear with the name of edm's."""
 
 
 UNKNOWN = "the forward of this {} is none that is known"

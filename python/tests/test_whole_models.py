@@ -1,4 +1,5 @@
-"""A small network of the package's modules under what wraps whole models: torch.export, DistributedDataParallel, checkpointing."""
+"""A small network of the package's modules under tools for whole models: torch.export, DistributedDataParallel,
+checkpointing."""
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ class Network(torch.nn.Module):
         return self.head(self.norm(self.conv(x)).mean([2, 3]))
 
     def exact(self, x):
-        """By PyTorch's operators in double precision."""
+        """Returns the output computed by PyTorch's operators in double precision."""
         weights = {name: value.double() for name, value in self.named_parameters()}
         y = functional.conv2d(x.double(), weights["conv.weight"], weights["conv.bias"], padding=1)
         y = functional.silu(functional.group_norm(y, 4, weights["norm.weight"], weights["norm.bias"]))
@@ -29,7 +30,7 @@ class Network(torch.nn.Module):
 
 @pytest.fixture(autouse=True)
 def without_tf32():
-    """By the older setting: torch.export refuses where convolutions alone have a precision of their own."""
+    """Disables TF32 with the older setting: torch.export fails where only convolutions have a precision set."""
     before, torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.allow_tf32, False
     yield
     torch.backends.cudnn.allow_tf32 = before
@@ -55,7 +56,7 @@ def test_exported(device, network, image):
 
 
 def test_checkpointed(device, network, image):
-    """The forward pass is run again for the gradients, in whichever thread."""
+    """Checkpointing reruns the forward pass for the gradients, possibly in another thread."""
     network, image = network.to(device), image.to(device)
     network.exact(image).sum().backward()
     wanted = [parameter.grad.clone() for parameter in network.parameters()]
