@@ -5,6 +5,19 @@
 //
 // `Weights` is a version's access to w: channels_in(p) are summed over, channels_out(p) are outputs; load() fetches a
 // tap of 64 x 64 channels; operand() and multiply() are wgmma's for that layout (taps.h).
+//
+// Shared memory, as ColumnSmem divides it:
+//
+//     weights    [kMaxChunks][9 taps][64 x 64], loaded once a block
+//     stages     [2][kRows + 2][10 pixels][128 bytes]: a chunk of a patch, its halo; swizzled by 128 bytes
+//     stores     [2 groups][kPixels][64 channels]: sums on their way out
+//     barriers   full, empty [2]; full_weights [kMaxChunks x 9]; turns [2]; met [2]
+//
+// Phases over a block's patches t0, t1, ...:
+//
+//     producer   load t0 | load t1 | load t2 | ...                ahead by up to 2 chunks
+//     group 0            | multiply t0 | store t0    | multiply t2 | store t2 ...
+//     group 1                          | multiply t1 | store t1    | multiply t3 ...
 #pragma once
 
 #include <algorithm>

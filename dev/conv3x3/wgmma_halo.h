@@ -4,6 +4,20 @@
 // `Weights` is how a version reads w: channels_in(p) are summed over, channels_out(p) made; load() fetches a stage of a tap;
 // operand() and multiply() are wgmma's with that layout. kAnyChannels: rows of the output need not be a multiple of
 // 16 bytes.
+//
+// Shared memory, as HaloSmem divides it:
+//
+//     as         [kStagesA][kPatches][10 x 10 pixels][128 bytes of channels]; swizzled by 128 bytes
+//     bs         [kStagesB]: one tap's weights of a chunk of channels
+//     reduce     [kBlockN / 2 sums][128 threads] fp32, of tiles of one patch: the second warpgroup's half
+//     staging    [8 warps][16 rows][144 bytes]: sums on their way out
+//     barriers   full_a, empty_a [kStagesA]; full_b, empty_b [kStagesB]; full_reduce, empty_reduce
+//
+// Phases of a chunk of channels:
+//
+//     producer      A(chunk) | B(tap 0) | B(tap 1) | ... | B(tap 8) | A(chunk + 1) | ...    ahead by both rings' stages
+//     warpgroups    wait A   | tap 0    | tap 1    | ... | tap 8    | wait A       | ...    each its own patches
+//     after the last chunk: add_halves() of a tile of one patch; then each warp stores its 16 rows
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,19 @@
 // The kernel of fprop and dgrad v06, whatever the major of B: persistent blocks, one an SM, whose producer thread fills a ring
 // of stages by TMA ahead of two consumer warpgroups, which take tiles by turns.
+//
+// Shared memory, S = Tile::kStages:
+//
+//     S x kStageBytes   ring: stage = A [kBlockM][128 bytes], then B's 64 terms x kBlockN; swizzled by 128 bytes
+//     kStoreBytes       staging [8 warps][kBlockM / 64 parts]: the residual on its way in, sums on their way out
+//     S x 8 bytes       full[stage]: 1 arrival and kStageBytes by TMA
+//     S x 8 bytes       empty[stage]: 4 arrivals, a warp each of the group whose tile it was
+//     2 x 8 bytes       turns[group]: 4 arrivals, a warp each of the other group
+//
+// Phases over a block's tiles t0, t1, ...:
+//
+//     producer   load t0 | load t1 | load t2 | ...                ahead by up to S steps
+//     group 0            | multiply t0 | store t0    | multiply t2 | store t2 ...
+//     group 1                          | multiply t1 | store t1    | multiply t3 ...
 #pragma once
 
 #include "dev/common/persistent_tile.h"

@@ -8,6 +8,18 @@
 //         are used while the others are on their way. Limiter left: products of 32 columns read A at half their rate.
 // Needs:  sm_90a; 16 bits; at most 256 tokens.
 
+// Shared memory of a block of kKeys keys; all but lse and delta swizzled by the width of their rows:
+//     keys         [kKeys][k]
+//     values       [kKeys][v]
+//     ds_tile      [kKeys][64 queries of the step]
+//     lse, delta   [queries] fp32
+//     queries      [step][q, then d_o][64 queries]; a step's room later has its dq [64][d] fp32
+//
+// Step of 64 queries:
+//     all groups              s' = k q', dp' = v d_o'; p, ds in registers; dv += p' d_o, dk += ds' q; ds to ds_tile
+//     group step % kGroups    dq = ds k over the block's keys, while the other group begins the next step
+//     after the last step     each block adds all blocks' dq of a part of the queries, over the cluster
+
 #include "dev/attention/heads.h"
 #include "dev/attention/wgmma_rows.h"
 #include "dev/common/cluster_sums.h"

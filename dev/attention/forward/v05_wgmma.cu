@@ -9,6 +9,17 @@
 //         32, as much at 64.
 // Needs:  sm_90a; 16 bits.
 
+// Shared memory, rows of 2 d bytes, swizzled by their width:
+//
+//     queries   [64 x kGroups][q]
+//     stages    [min(4, steps)][k, then v][64 keys]
+//
+// Step i of a warpgroup, 64 keys:
+//
+//     tensor cores   s = q k(i)' and o += p(i - 1) v(i - 1), in flight together
+//     cp.async       k, v of step i + 2, to the stage that step i - 2 has left
+//     softmax        row maxima and p(i), as soon as s is there; then o is scaled to the new maxima
+
 #include <algorithm>
 
 #include "dev/attention/heads.h"

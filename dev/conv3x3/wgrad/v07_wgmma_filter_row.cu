@@ -8,6 +8,18 @@
 //         slow the multiplications. A patch takes 384 clocks, less than one thread needs for its copies: hence two.
 // Needs:  as v06: sm_90a; c and k multiples of 16 bytes; bf16 or fp16.
 
+// Shared memory:
+//
+//     12 x 18 KB     ring: stage = dy [8 x 8 pixels][128 bytes], x [8 x 10 pixels][128 bytes]; swizzled by 128 bytes
+//     12 x 8 bytes   full[stage]: 1 arrival and 18 KB by TMA
+//     12 x 8 bytes   empty[stage]: 4 arrivals, 8 in a block that sums dbias
+//
+// Warps, each over the block's patches:
+//
+//     0..3   dw [64 k][3 s][64 c] of the filter's row r
+//     4, 5   producers, of the even and the odd patches, ahead by up to 12
+//     6..9   dbias, from dy of the same stages; idle but in blocks of r = 0 and the first channels c
+
 #include "dev/common/ring.h"
 #include "dev/conv3x3/wgrad_patch.h"
 #include "dev/conv3x3/wgrad_split.h"

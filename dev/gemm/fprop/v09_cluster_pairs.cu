@@ -5,6 +5,18 @@
 //         is 32. Limiter left: power; the two blocks wait for each other at every stage of the ring.
 // Needs:  sm_90a; rows of x and w of whole 16 bytes: k a multiple of 8, of 4 in TF32. Large m and n: other tiles are idle.
 
+// Shared memory of each block, S = Tile::kStages:
+//
+//     S x 48 KB     ring: stage = x [128 rows][128 bytes], w [256 rows][128 bytes]; swizzled by 128 bytes
+//     kStoreBytes   staging [8 warps]: sums on their way out
+//     S x 8 bytes   full[stage]: 1 arrival and 48 KB by TMA, of which the other block sends 16 KB
+//     S x 8 bytes   empty[stage]: 16 arrivals, the consumer warps of both blocks
+//
+// Loads of a step, tile [256 rows of x] x [256 rows of w]:
+//
+//     block 0   x rows   0..127 to its own stage   w rows   0..127 to the stage of both blocks
+//     block 1   x rows 128..255 to its own stage   w rows 128..255 to the stage of both blocks
+
 #include "dev/gemm/cooperative_tile.h"
 #include "dev/gemm/wide_tile.h"
 #include "dev/ptx/cluster.h"

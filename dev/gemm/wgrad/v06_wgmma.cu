@@ -8,6 +8,18 @@
 // Needs:  sm_90a; n and k multiples of 8 (the TMA's strides are multiples of 16 bytes); bf16 or fp16. A workspace where the
 //         rows are split. Of x in two parts, the first is a multiple of 64 columns.
 
+// Shared memory, S = Tile::kStages:
+//
+//     S x kStageBytes   ring: stage = boxes of dy, then of x, each [64 rows][128 bytes]; swizzled by 128 bytes
+//     S x 8 bytes       full[stage]: 1 arrival and kStageBytes by TMA
+//     S x 8 bytes       empty[stage]: kConsumerWarps arrivals, kBiasWarps more in a block that sums dbias
+//
+// Warps, each over the block's steps of 64 rows:
+//
+//     kConsumerWarps   dw += dy' x, 64 features a warpgroup
+//     1                producer, ahead by up to S steps
+//     kBiasWarps       dbias += columns of dy, from the same stages, in blocks of the first columns of x; else idle
+
 #include "dev/common/split_plan.h"
 #include "dev/gemm/partial_sums.h"
 #include "dev/gemm/wgmma_boxes.h"
