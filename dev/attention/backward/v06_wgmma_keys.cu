@@ -14,7 +14,6 @@
 //     ds_tile      [kKeys][64 queries of the step]
 //     lse, delta   [queries] fp32
 //     queries      [step][q, then d_o][64 queries]; a step's room later has its dq [64][d] fp32
-//
 // Step of 64 queries:
 //     all groups              s' = k q', dp' = v d_o'; p, ds in registers; dv += p' d_o, dk += ds' q; ds to ds_tile
 //     group step % kGroups    dq = ds k over the block's keys, while the other group begins the next step
