@@ -86,7 +86,7 @@ class Baseline {
   virtual void answer() = 0;
 };
 
-// Makes the baseline for a case. `at` holds device tensors, whose outputs belong to the baseline. Throws Failure
+// Make the baseline for a case. `at` holds device tensors, whose outputs belong to the baseline. Throws Failure
 // naming the reason when the library refuses the problem.
 using BaselineFactory = std::function<std::unique_ptr<Baseline>(const Case& c, const Pointers& at, const Search& search,
                                                                 const Measure& measure)>;
@@ -104,7 +104,7 @@ std::unique_ptr<Baseline> make_baseline(const Case& c, const Pointers& at, const
 // Merge one or more baselines into one. `missing` says which other libraries have no plan, and why.
 std::unique_ptr<Baseline> merged(std::vector<std::unique_ptr<Baseline>> baselines, std::string missing);
 
-// Runs the best plan on `tensors`, filled with the inputs of `run`, and compares its outputs with the reference of the
+// Run the best plan on `tensors`, filled with the inputs of `run`, and compare its outputs with the reference of the
 // inputs as the plan rounds them (takes()): a library without an fp32 bias is as right as a library with one.
 Verdict judged(Baseline& baseline, const Case& c, DeviceTensors& tensors, const ReferenceRun& run);
 

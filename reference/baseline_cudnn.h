@@ -46,7 +46,7 @@ CudnnGraph cudnn_graph(Dtype dtype, bool channels_last);
 // cuDNN's storage type of `dtype`. tf32 is stored as fp32; the search decides if an engine may round to tf32.
 cudnn_frontend::DataType_t cudnn_type(Dtype dtype);
 
-// Builds and times the plans of all graphs. The heuristic plan is that of graphs[0]. Leaves out engines that accumulate
+// Build and time the plans of all graphs. The heuristic plan is that of graphs[0]. Leave out engines that accumulate
 // in less than fp32, and for fp32 problems tensor-core engines too. Throws Failure if nothing runs.
 std::unique_ptr<Baseline> make_cudnn_baseline(Dtype dtype, std::vector<CudnnGraph> graphs, const Search& search,
                                               const Measure& measure);

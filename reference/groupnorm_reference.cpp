@@ -14,7 +14,7 @@
 namespace ladder::groupnorm {
 namespace {
 
-// Maps an element of x [n, h, w, c] to its group and its gamma and beta.
+// Map of an element of x [n, h, w, c] to its group, gamma and beta.
 class Elements {
  public:
   // gamma and beta may be null.

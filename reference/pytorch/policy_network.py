@@ -78,8 +78,8 @@ class Resample(nn.Module):
 
 
 class ConditionalUnet1D(nn.Module):
-    """Predicts the noise in a sample [n, horizon, input_dim] at step t [n], given the observation [n, global_cond_dim].
-    Computes in the dtype of the weights, but the embedding of t in fp32 at least."""
+    """Network that predicts the noise in a sample [n, horizon, input_dim] at step t [n], given the observation [n,
+    global_cond_dim]. Computes in the dtype of the weights, but the embedding of t in fp32 at least."""
 
     def __init__(
         self,

@@ -60,8 +60,8 @@ class Step:
 
 
 class Graph:
-    """Calls `function`, which has no arguments and changes tensors in place. The first WARM_UPS calls run it directly;
-    later calls replay one CUDA graph, captured on the current stream (not the default stream: see
+    """Wrapper of `function`, which has no arguments and changes tensors in place. The first WARM_UPS calls run it
+    directly; later calls replay one CUDA graph, captured on the current stream (not the default stream: see
     unet_common.device_of)."""
 
     def __init__(self, function):
@@ -89,6 +89,6 @@ class Graph:
 
 
 def refuse_graph(device):
-    """Raises Refusal on a device without CUDA graphs."""
+    """Refuse a device without CUDA graphs."""
     if device.type != "cuda":
         raise common.Refusal("a CUDA graph needs --device cuda")

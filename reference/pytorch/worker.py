@@ -133,7 +133,7 @@ def imported():
 
 
 class Timer:
-    """Times a CUDA graph with a cold L2, in seconds, without Python's launch overhead."""
+    """Timer of a CUDA graph with a cold L2, in seconds, without Python's launch overhead."""
 
     def __init__(self, torch):
         self.torch = torch
