@@ -58,7 +58,7 @@ TEST(Schedule, PosteriorVariance) {
     EXPECT_NEAR(schedule.posterior_variance(t),
                 schedule.betas[t] * (1 - schedule.alphas_cumprod[t - 1]) / (1 - schedule.alphas_cumprod[t]), 1e-16);
   }
-  // With all kTimesteps steps, a step's sigma is the root of the posterior variance.
+  // A step's sigma is the root of the posterior variance if the table has all kTimesteps steps.
   const SchedulerConfig config{.in_double = true};
   const std::vector<Step> table = scheduler_table(config, scheduler_timesteps(config, kTimesteps));
   for (const int t : {1, 10, 999}) {
