@@ -1,4 +1,4 @@
-// What the checker accepts and rejects: fill(), compare(), the null-answer gate and guarded buffers.
+// Verdicts of the checker: fill(), compare(), the null-answer gate and guarded buffers.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -658,8 +658,7 @@ TEST(SourceExcerpt, ShowsTheLineThatAReportBeginsWith) {
   const std::string report = fmt::format("tests/test_check.cpp:{}:3: it is wrong", line);
   EXPECT_EQ(source_excerpt(report), fmt::format("{:5} |   const int line = __LINE__;\n      |   ^\n", line));
   EXPECT_EQ(source_excerpt("tests/test_check.cpp:1: a b"),
-            "    1 | // What the checker accepts and rejects: fill(), compare(), the null-answer gate and guarded "
-            "buffers.\n");
+            "    1 | // Verdicts of the checker: fill(), compare(), the null-answer gate and guarded buffers.\n");
   for (const char* other : {"", "y: 3 of 4 wrong", "tests/no_such.cpp:1: x", "tests/test_check.cpp:999999: x"}) {
     EXPECT_EQ(source_excerpt(other), "") << other;
   }
