@@ -4,7 +4,7 @@ The distance is the normalised L2 norm ||a - b|| / ||b||. Q, K and V of a qkv la
 left out: its gradient is mathematically zero.
 
     unet_compare.py A B                    the worst tensor must be within --limit
-    unet_compare.py A B --reference R      A's distance to R may be twice B's in the median tensor, three times in the
+    unet_compare.py A B --reference R      A's distance to R: at most twice B's in the median tensor, three times in the
                                            worst. In a tensor of fewer than 16 elements (the loss, out.2.bias) B's
                                            distance counts as at least the median over all tensors: it may be small by
                                            chance

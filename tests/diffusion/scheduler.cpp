@@ -248,7 +248,7 @@ TEST(Scheduler, BadStepsAreRefused) {
     config.eta = eta;
     EXPECT_THROW(scheduler_table(config, {900, 800}), UsageError) << eta;
   }
-  // At eta 1 rounding may make the square of the direction negative: one step from noise alone.
+  // Rounding may make the square of the direction negative at eta 1: one step from noise alone.
   config = {.kind = SchedulerKind::ddim, .beta_schedule = Betas::cosine, .eta = 1};
   for (const Step& step : scheduler_table(config, {999, 499})) EXPECT_TRUE(std::isfinite(step.pred_weight));
 }

@@ -272,7 +272,7 @@ TEST(GroupnormReference, AddendsAndRowsAreOfThePlainGradient) {
   for (std::size_t i = 0; i < de.size(); ++i) EXPECT_NEAR(found[i], de[i], 1e-12) << i;
 }
 
-// At a mean of 1e4 deviations, fp32 statistics without a pivot are wrong by more than the bound.
+// fp32 statistics without a pivot are wrong by more than the bound at a mean of 1e4 deviations.
 TEST(GroupnormReference, LargeMeansLeaveNoRoomForTheirRounding) {
   const Case c = forward("n1 h16 w16 c8 g2 mean20000 no-affine");
   const auto& p = problem_of<groupnorm::Forward>(c);

@@ -150,7 +150,7 @@ TEST(LayernormReference, DxOfARowAddsUpToNothing) {
   }
 }
 
-// At a mean of 1e4 deviations, a mean rounded to fp32 before the subtraction is wrong by more than the bound, and a
+// Means of 1e4 deviations: a mean rounded to fp32 before the subtraction is wrong by more than the bound, and a
 // variance computed as the mean of squares minus the squared mean loses all digits.
 TEST(LayernormReference, LargeMeansLeaveNoRoomForTheirRounding) {
   const Case c = forward("m2 n1024 mean20000");

@@ -134,7 +134,7 @@ TEST(ModelParameters, LieApartAlignedAndInTheirRanges) {
       EXPECT_EQ(p->begin < parameters.matrices_end(), is_matrix) << p->name;
     }
     EXPECT_GE(parameters.size(), end);
-    // One matrix holds the embedding layers of all blocks: a block's rows are its layer's weights and bias. The biases
+    // The embedding layers of all blocks share one matrix: a block's rows are its layer's weights and bias. The biases
     // of the convolutions that the embeddings are added to have the same layout.
     const Parameters::Group& group = parameters.group("emb_layers.1");
     const std::int64_t biases_begin = parameters.group("in_layers.2.bias").bias_begin;

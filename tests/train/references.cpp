@@ -207,7 +207,7 @@ TEST_P(References, EveryTensorOfAStepIsTheirs) {
                            "silu/forward"}) {
     EXPECT_TRUE(comparison.passes().contains(pass)) << pass;
   }
-  // In 16 bits kernels read a block's input and its skip as two tensors, without a join.
+  // Kernels read a block's input and its skip as two tensors in 16 bits, without a join.
   EXPECT_EQ(comparison.passes().contains("concat/join"), GetParam() == Dtype::f32);
 }
 

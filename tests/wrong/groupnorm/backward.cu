@@ -120,8 +120,8 @@ __device__ void write_parameters(const auto& v, int c, const Sums& sums) {
   v.t.dbeta[c] = sums.plain;
 }
 
-// One output for each thread: an element of dx (with its group's A and B recomputed), of de, or a channel of dgamma and
-// dbeta.
+// Compute one output in each thread: an element of dx (with its group's A and B recomputed), an element of de, or a
+// channel of dgamma and dbeta.
 template <Fault kFault>
 struct Faulty {
   __device__ void operator()(const auto& v, long long index) const {
