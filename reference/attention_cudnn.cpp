@@ -1,5 +1,5 @@
-// cuDNN's scaled dot product attention, forward and backward, on q, k and v as they lie in memory: strides say where a head's
-// rows are, so nothing is copied for it. Its statistics are our lse.
+// cuDNN's scaled dot product attention (SDPA), forward and backward. Strides describe q, k and v in place, so the
+// baseline copies nothing. cuDNN's softmax statistics are our lse.
 #include "core/error.h"
 #include "dev/attention/attention.h"
 #include "reference/baseline_cudnn.h"
@@ -18,12 +18,12 @@ void require_supported(const Problem& p) {
     throw Failure("no cuDNN: its attention takes bf16 and fp16 alone");
 }
 
-// What the graphs of both passes are made of. cuDNN gives dimensions in the order n, heads, t, d.
+// Builder of the forward and backward graphs. Dimensions are in cuDNN's order: n, heads, t, d.
 class Maker {
  public:
   Maker(const Problem& p, const char* layout) : p_(p), out_(cudnn_graph(p.dtype, true)) { out_.layout = layout; }
 
-  // Of q, k and v in qkv or apart, and of o and d_o.
+  // Input tensor [n, heads, t, d]: q, k or v (packed in qkv or separate), o or d_o.
   Tensor heads(const char* name, Uid uid, const void* memory, const HeadsView& view) {
     return input(fe::graph::Tensor_attributes().set_name(name).set_uid(uid).set_dim(dim()).set_stride(
         described(uid, const_cast<void*>(memory), view)));
@@ -57,7 +57,7 @@ class Maker {
   std::vector<std::int64_t> dim() const { return {p_.n, p_.heads, p_.t, p_.d}; }
   std::vector<std::int64_t> statistics_stride() const { return {std::int64_t{p_.heads} * p_.t, p_.t, 1, 1}; }
 
-  // Its strides; notes where it begins.
+  // Returns the strides of a [n, heads, t, d] tensor and records its device pointer under `uid`.
   std::vector<std::int64_t> described(Uid uid, void* memory, const HeadsView& view) {
     out_.pointers[uid] = static_cast<char*>(memory) + view.offset * size_of(p_.dtype);
     return {view.strides.image, view.strides.head, view.strides.token, 1};
@@ -107,7 +107,7 @@ std::unique_ptr<Baseline> forward(const Case& c, const Pointers& at, const Searc
   return make_cudnn_baseline(p.dtype, std::move(graphs), search, measure);
 }
 
-// Sums of dq in any order, and in a fixed one, as ours are.
+// Two graphs: dq summed in any order, and in a fixed order as in our kernels.
 std::unique_ptr<Baseline> backward(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
   const Problem& p = problem_of<Backward>(c);
   require_supported(p);

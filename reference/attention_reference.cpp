@@ -1,23 +1,24 @@
 // The reference of attention: the formulas of dev/attention/attention.h in double precision.
 //
-// Magnitudes. An output is a sum of terms, p times v in the forward pass, and compare() allows `unit` = error_bound(output,
-// 0, 1) of the sum of their absolute values: that covers the additions in fp32 and, where the problem lets them, p and ds
-// rounded to 16 bits. Besides, the terms themselves come with errors of fp32 arithmetic, which are not in proportion to the
-// terms of an output:
+// Magnitudes. An output is a sum of terms (p v in the forward pass). compare() allows `unit` = error_bound(output, 0,
+// 1) times the sum of their absolute values: this covers the additions in fp32 and, where the problem allows it, the
+// rounding of p and ds to 16 bits. The terms themselves carry fp32 errors that are not proportional to the output's
+// terms:
 //
-//     of a score      e_s = 2^-24 (sqrt(d) a + 2 |s| + 2 |m| + 8),   a = scale * sum of |q k|
+//     score s         e_s = 2^-24 (sqrt(d) a + 2 |s| + 2 |m| + 8),   a = scale * sum of |q k|
 //
-// a dot product of d terms, its scaling and the subtraction of m (the row's maximum, or lse), a few units in the last place
-// of the exponential. p has that as its relative error. Divided by p's sum over a row, o moves by sum of p e_s (v - o).
-// ds = p (dp - delta) has cancelling terms:
+// e_s adds up a dot product of d terms, its scaling, the subtraction of m (the row's maximum, or lse) and a few units
+// in the last place of the exponential. e_s is the relative error of p. Normalising by p's row sum, o moves by sum of p
+// e_s (v - o). ds = p (dp - delta) has cancelling terms:
 //
-//     of ds           e_ds = |ds| e_s + p 2^-24 (sqrt(d) (sum of |d_o v| + sum of |d_o o|) + |dp| + |delta|)
+//     ds              e_ds = |ds| e_s + p 2^-24 (sqrt(d) (sum of |d_o v| + sum of |d_o o|) + |dp| + |delta|)
 //
-// Rounding p or ds to fp16 has an absolute error besides, where it is below the smallest normal number 2^-14: up to 2^-25,
-// half of the distance of its subnormal numbers. bf16 and tf32 have fp32's range. Each such error is added to the magnitude of
-// its term with the weight that makes compare() allow it: 1 / unit. In 16 bits that is next to nothing. In fp32, error_limit()
-// allows besides, over all elements, 2^-24 (16 + sqrt(K)) / sqrt(K) of the magnitudes: there the weight is such that a
-// quarter of the errors passes, since they are bounds, and seldom all reached. Large scores, as integer inputs have, need it.
+// A p or ds below fp16's smallest normal number 2^-14 also has an absolute rounding error of up to 2^-25, half of the
+// spacing of fp16's subnormal numbers. bf16 and tf32 have fp32's range. Each such error is added to its term's
+// magnitude with the weight 1 / unit, so that compare() allows it. In 16 bits the addition is next to nothing. In fp32,
+// error_limit() also allows 2^-24 (16 + sqrt(K)) / sqrt(K) of the magnitudes over all elements: there the weight lets a
+// quarter of the errors pass, since they are bounds and seldom all reached. Large scores, as integer inputs have, need
+// it.
 #include <algorithm>
 #include <cmath>
 
@@ -28,13 +29,13 @@
 namespace ladder::attention {
 namespace {
 
-constexpr double kUnitRoundoff = 0x1p-24;  // of fp32
+constexpr double kUnitRoundoff = 0x1p-24;  // fp32
 
 Expected of_size(std::int64_t count) {
   return {.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};
 }
 
-// One head of one image, its tokens' channels next to each other.
+// Gather one head of one image into a contiguous [t, d] matrix.
 std::vector<double> gathered(const Problem& p, const std::vector<float>& from, const HeadView& head) {
   std::vector<double> rows(std::int64_t{p.t} * p.d);
   for (std::int64_t i = 0; i < p.t; ++i) {
@@ -63,15 +64,16 @@ Dot dot(const double* a, const double* b, int d) {
   return sum;
 }
 
-// Of a scaled score, from which `most` is subtracted.
+// Error bound e_s of the scaled score s, from which `most` is subtracted.
 double score_error(const Problem& p, const Dot& s, double most) {
   return kUnitRoundoff * (std::sqrt(p.d) * s.magnitude + 2 * std::abs(s.value) + 2 * std::abs(most) + 8);
 }
 
-// Of p and ds where the problem lets them be rounded: see above.
+// Absolute error of rounding p and ds to fp16 below its normal range; 0 where the problem keeps another dtype. See
+// above.
 double underflow_error(const TensorSpec& output) { return output.intermediate == Dtype::f16 ? 0x1p-25 : 0; }
 
-// What an error of a term counts in its magnitude: see above.
+// Weight of a term's error in the term's magnitude. See above.
 double error_weight(const TensorSpec& output) {
   const double least = 1 / error_bound(output, 0, 1);
   if (output.intermediate || output.dtype != Dtype::f32) return least;
@@ -87,7 +89,7 @@ void add(double factor, double factor_magnitude, const double* row, int d, doubl
   }
 }
 
-// Calls body(image, head) for all, from several threads.
+// Call body(image, head) for all images and heads, from several threads.
 void for_each_head(const Problem& p, const auto& body) {
   parallel_for(std::int64_t{p.n} * p.heads, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) body(i / p.heads, static_cast<int>(i % p.heads));
@@ -121,7 +123,7 @@ NamedOutputs forward(const Case& c, const HostTensors& in) {
       const std::int64_t row = (image * p.heads + head) * p.t + i;
       const double* o_row = &o.value[out.first + i * out.pitch];
       double* o_magnitude = &o.magnitude[out.first + i * out.pitch];
-      double row_error = 0;  // of lse, by its scores
+      double row_error = 0;  // error of lse from the scores' errors
       for (int j = 0; j < p.t; ++j) {
         const double probability = std::exp(s[j].value - lse.value[row]);
         const double error = score_error(p, s[j], most);
@@ -131,7 +133,7 @@ NamedOutputs forward(const Case& c, const HostTensors& in) {
           o_magnitude[x] += probability * (term + o_weight * error * (term + std::abs(o_row[x]))) + o_underflow * term;
         }
       }
-      // The logarithm of a sum of exponentials, of which the largest is 1, and the addition of the maximum.
+      // Terms: the logarithm of a sum of exponentials, the largest of which is 1, and the addition of the maximum.
       lse.magnitude[row] = 1 + std::abs(lse.value[row]) + lse_weight * row_error;
     }
   });
@@ -198,8 +200,8 @@ NamedOutputs backward(const Case& c, const HostTensors& in) {
 }  // namespace
 }  // namespace ladder::attention
 
-// Logits are products of two outliers, and an exponential multiplies the rounding of its argument: beyond some thousands that is
-// no small error any more.
+// Outliers of at most 60 deviations: logits are products of two outliers, and an exponential multiplies the rounding
+// error of its argument. Beyond logits of some thousands the error is not small any more.
 LADDER_OUTLIERS(ladder::attention::Forward, {.largest = 60})
 LADDER_OUTLIERS(ladder::attention::Backward, {.largest = 60})
 LADDER_REFERENCE(ladder::attention::Forward, ladder::attention::forward)

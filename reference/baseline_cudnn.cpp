@@ -16,10 +16,10 @@ namespace {
 // A plan may not take more memory than this; cuDNN's own frameworks stop at similar sizes.
 constexpr std::int64_t kMaxWorkspaceBytes = std::int64_t{1} << 30;
 
-// Plans of the first round that are measured once more, so that one lucky sample does not decide.
+// Number of plans measured a second time, so that one lucky sample does not decide.
 constexpr std::size_t kFinalists = 5;
 
-// An engine without a heuristic's advice is tried with every choice of its knobs if there are at most this many.
+// Limit on knob combinations: an engine with more runs with its default knobs and the heuristics' configurations alone.
 constexpr std::int64_t kMaxKnobChoices = 8;
 
 void require(fe::error_t status) {
@@ -42,11 +42,11 @@ class Handle {
 };
 
 std::string version_string() {
-  const std::size_t v = cudnnGetVersion();  // of the library that was loaded, which may not be the one compiled against
+  const std::size_t v = cudnnGetVersion();  // of the library loaded at run time, not of the headers
   return fmt::format("cuDNN {}.{}.{}", v / 10000, v / 100 % 100, v % 100);
 }
 
-// Every choice of an engine's knobs, if they are few; else its defaults alone.
+// All combinations of an engine's knobs, or its default knobs alone if there are more than kMaxKnobChoices.
 std::vector<std::unordered_map<fe::KnobType_t, std::int64_t>> knob_choices(fe::graph::Graph& graph,
                                                                            std::int64_t engine) {
   std::vector<std::unordered_map<fe::KnobType_t, std::int64_t>> choices = {{}};
@@ -128,14 +128,14 @@ class CudnnBaseline final : public Baseline {
   struct Candidate {
     CudnnGraph* graph = nullptr;
     std::int64_t index = 0;  // of the plan in its graph
-    bool advised = false;    // by heuristic mode A
+    bool advised = false;    // suggested by heuristic mode A
     std::int64_t workspace_bytes = 0;
   };
 
   std::size_t index(Choice choice) const { return choice == Choice::best ? best_ : heuristic_; }
 
-  // Appends a candidate for each distinct configuration of the graph, those of heuristic mode A first. With the name of a
-  // kept plan the list ends early: a graph of another layout needs its heuristic's plans alone.
+  // Append a candidate for each distinct configuration of the graph, heuristic mode A's first. With the name of a kept
+  // plan the list ends early: a graph of another layout needs its heuristic's plans alone.
   fe::error_t list_plans(CudnnGraph& g, Dtype dtype, Search::Extent extent, const std::string& kept) {
     fe::graph::Graph& graph = *g.graph;
     if (auto status = graph.validate(); status.is_bad()) return status;
@@ -143,7 +143,7 @@ class CudnnBaseline final : public Baseline {
     fe::error_t advice = graph.create_execution_plans({fe::HeurMode_t::A});
     const std::int64_t num_advised = advice.is_good() ? graph.get_execution_plan_count() : 0;
     if (!kept.empty()) extent = kept.ends_with(" " + g.layout) ? Search::all : Search::heuristic;
-    // A mode or an engine that cannot serve the problem is no error: the others are still there.
+    // Ignore a mode or an engine that cannot serve the problem: the others remain.
     if (extent != Search::heuristic && !has_plan(g, kept)) {
       (void)graph.create_execution_plans({fe::HeurMode_t::B});
       (void)graph.create_execution_plans({fe::HeurMode_t::FALLBACK});
@@ -180,8 +180,8 @@ class CudnnBaseline final : public Baseline {
     return false;
   }
 
-  // What an engine may not do to be a fair baseline of kernels that accumulate in fp32: sum in less, and, unless the
-  // problem says tf32, round its inputs.
+  // Numerical notes that exclude an engine, for a fair comparison with kernels that accumulate in fp32: accumulation in
+  // less than fp32; rounded inputs, unless the problem is tf32; tensor cores, if the problem is fp32.
   static std::vector<fe::NumericalNote_t> forbidden(Dtype dtype) {
     std::vector<fe::NumericalNote_t> notes = {fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION};
     if (dtype != Dtype::tf32) notes.push_back(fe::NumericalNote_t::DOWN_CONVERT_INPUTS);
@@ -237,9 +237,9 @@ class CudnnBaseline final : public Baseline {
     reserved_bytes_ = bytes;
   }
 
-  Handle handle_;  // outlives the graphs' plans
+  Handle handle_;  // declared first: outlives the graphs' plans
   std::vector<CudnnGraph> graphs_;
-  std::vector<Candidate> candidates_;  // in step with tried_
+  std::vector<Candidate> candidates_;  // parallel to tried_
   std::vector<Plan> tried_;
   std::size_t best_ = 0;
   std::size_t heuristic_ = 0;

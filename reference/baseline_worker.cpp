@@ -33,13 +33,13 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kLongestAnswerBytes = std::size_t{1} << 20;
 constexpr int kMaxLosses = 3;
 
-// As much of a worker's words as a reason may hold.
+// Cut a worker's message to one line of at most kMax characters, as long as a reason may be.
 std::string said(std::string_view text) {
   constexpr std::size_t kMax = 300;
   return one_line(text, kMax);
 }
 
-// In memory if that has room for the tensors of a large case.
+// Create a temporary folder, in /dev/shm if it has room for the tensors of a large case.
 fs::path make_folder() {
   constexpr std::uintmax_t kRoomBytes = std::uintmax_t{4} << 30;
   std::error_code error;
@@ -128,7 +128,7 @@ void Worker::start() {
   posix_spawn_file_actions_adddup2(&setup.actions, ends[1], STDOUT_FILENO);
   const std::string log = (folder_ / "log").string();
   posix_spawn_file_actions_addopen(&setup.actions, STDERR_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-  // A group of its own, so that what it starts ends with it.
+  // A process group of its own, so that the worker's children are killed with it.
   posix_spawnattr_setflags(&setup.attributes, POSIX_SPAWN_SETPGROUP);
   posix_spawnattr_setpgroup(&setup.attributes, 0);
   const int error = posix_spawnp(&pid_, argv[0], &setup.actions, &setup.attributes, argv.data(), environ);
@@ -146,7 +146,7 @@ json Worker::ask(const json& request, double most_seconds) {
   for (std::size_t sent = 0; sent < line.size();) {
     const ssize_t more = send(socket_, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
     if (more < 0 && errno == EINTR) continue;
-    if (more < 0) break;  // nobody listens any more: what it said last tells why
+    if (more < 0) break;  // the worker is gone: answer() says why
     sent += static_cast<std::size_t>(more);
   }
   json answer = this->answer(most_seconds);
@@ -178,7 +178,7 @@ json Worker::answer(double most_seconds) {
 }
 
 void Worker::give_up(const std::string& what) {
-  end(what == "ended" ? program_.leave_seconds : 0);  // one that ended has a code to be heard
+  end(what == "ended" ? program_.leave_seconds : 0);  // a worker that ended has an exit code to wait for
   std::string reason = fmt::format("the worker of {} {}", program_.library, what);
   if (what == "ended") {
     reason += WIFSIGNALED(status_) ? fmt::format(" by signal {}", WTERMSIG(status_))
@@ -188,7 +188,7 @@ void Worker::give_up(const std::string& what) {
 }
 
 void Worker::end(double patience_seconds) {
-  if (pid_ > 0 && patience_seconds == 0) kill(-pid_, SIGKILL);  // before it can complain that nobody listens
+  if (pid_ > 0 && patience_seconds == 0) kill(-pid_, SIGKILL);  // before it can log the closed socket
   if (socket_ >= 0) close(socket_);
   socket_ = -1;
   if (pid_ > 0) {
@@ -233,7 +233,7 @@ std::shared_ptr<Worker> shared_worker(const WorkerProgram& program) {
 
 namespace {
 
-constexpr const char* kExtents[] = {"all", "listed", "heuristic", "none"};  // by Search::Extent
+constexpr const char* kExtents[] = {"all", "listed", "heuristic", "none"};  // indexed by Search::Extent
 
 class WorkerBaseline final : public Baseline {
  public:
@@ -291,7 +291,7 @@ class WorkerBaseline final : public Baseline {
   std::size_t index(Choice choice) const { return choice == Choice::best ? best_ : heuristic_; }
   fs::path file(const TensorSpec& spec) const { return worker_->folder() / spec.name; }
 
-  // Hands over the inputs and hears which plans there are.
+  // Send the inputs to the worker and receive its list of plans.
   void prepare(Search::Extent extent, const std::string& kept) {
     json tensors = json::array();
     for (std::size_t i = 0; i < case_.tensors.size(); ++i) {

@@ -1,8 +1,9 @@
 // The reference of conv1d: the formulas of dev/conv1d/conv1d.h in double precision.
 //
-// Magnitudes: of a sum the absolute values of its terms. A block's normalised value xhat has three errors: its own h's, the
-// mean's, which is at most the mean of the group's, and the deviation's, relative to it the root of the mean of their squares.
-// What follows multiplies them.
+// Magnitudes. A sum's magnitude is the sum of its terms' absolute values. A block's normalised value xhat has three
+// errors: that of its own convolution value h; that of the mean, at most the mean of the group's magnitudes; and the
+// relative error of the standard deviation, the root mean square of the group's magnitudes. gamma and FiLM's scale
+// multiply them.
 #include <algorithm>
 #include <cmath>
 
@@ -75,12 +76,12 @@ NamedOutputs fprop(const Case& c, const HostTensors& in) {
   return {{"y", std::move(y)}};
 }
 
-// Of one sample and group, from the convolution's values and the magnitudes of these.
+// Statistics of the convolution's values and of their magnitudes, for one sample and group.
 struct Statistics {
   double mean = 0;
   double rstd = 0;
   double mean_magnitude = 0;
-  double root_magnitude = 0;  // root of the mean square
+  double root_magnitude = 0;  // root mean square of the magnitudes
 };
 
 Statistics statistics(const Problem& p, const Expected& h, std::int64_t n, std::int64_t group) {
@@ -116,7 +117,7 @@ NamedOutputs block(const Case& c, const HostTensors& in) {
     const double z = gamma[k] * xhat + beta[k];
     double value = reference::value(activation, z);
     double magnitude = std::abs(gamma[k]) * (error + std::abs(xhat)) + std::abs(beta[k]);
-    // Rows of film are the scales, where there are some, and then the shifts.
+    // A row of film is [scale (k, only with p.film)][shift (k)].
     const auto film = [&](std::int64_t j) { return double{in["film_step"][j]} + in["film"][n * p.pitch + j]; };
     const auto parts = [&](std::int64_t j) {
       return std::abs(double{in["film_step"][j]}) + std::abs(double{in["film"][n * p.pitch + j]});
@@ -142,7 +143,7 @@ NamedOutputs block(const Case& c, const HostTensors& in) {
     }
   });
   add(in.find("residual"), y);
-  // A group of one element is its own mean.
+  // A group of one element equals its mean, so that xhat is 0.
   y.discriminating = p.group_channels() * p.out_l() > 1;
   return {{"y", std::move(y)}};
 }

@@ -1,6 +1,6 @@
 // The reference of conv3x3: the formula of dev/conv3x3/conv3x3.h in double precision. A product of two fp32 numbers is
-// exact in double, so the only rounding is that of the sum, 2^29 times finer than fp32's. Images lie between zeros: a tap
-// outside of the image adds a zero to both sums.
+// exact in double, so the only rounding is that of the sum, 2^29 times finer than fp32's. Images are padded with zeros:
+// a tap outside of the image adds zero to value and magnitude.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -19,7 +19,8 @@ using reference::kBlockRows;
 using reference::ProductBlock;
 using reference::whole_blocks;
 
-// The weights of a convolution from `in` to `out` channels, [out / kBlockCols][r][s][in][kBlockCols]; zeros fill the last block.
+// Weights of a convolution from `in` to `out` channels, [out / kBlockCols][r][s][in][kBlockCols]. Zeros fill the last
+// block.
 struct Weights {
   int in = 0;
   int out = 0;
@@ -45,7 +46,7 @@ Weights fprop_weights(const Problem& p, const std::vector<float>& krsc) {
   return w;
 }
 
-// Of the convolution that takes dy to dx: taps flipped, channels exchanged.
+// Weights of dgrad as a convolution of dy: taps flipped, input and output channels exchanged.
 Weights dgrad_weights(const Problem& p, const std::vector<float>& krsc) {
   Weights w(p.k, p.c);
   for (std::int64_t k = 0, from = 0; k < p.k; ++k) {
@@ -56,11 +57,12 @@ Weights dgrad_weights(const Problem& p, const std::vector<float>& krsc) {
   return w;
 }
 
-// `images` [n, h, w, c] in double precision between zeros: [n, h + 2, w + 2, whole_blocks(c)], then zeros for a last block's reads.
+// Images [n, h, w, c] in double precision, zero-padded to [n, h + 2, w + 2, whole_blocks(c)]. Zeros after the last
+// image keep the last block's reads in bounds.
 struct PaddedImages {
-  std::int64_t row_pitch;    // elements from a row of an image to the next
-  std::int64_t image_pitch;  // and from an image to the next
-  std::int64_t channels;     // of a pixel, with the zeros that fill its last block
+  std::int64_t row_pitch;    // elements from one image row to the next
+  std::int64_t image_pitch;  // elements from one image to the next
+  std::int64_t channels;     // channels of a pixel, including the zeros that fill the last block
   std::vector<double> values;
 
   PaddedImages(const Problem& p, const std::vector<float>& images, int c, int channel_block)
@@ -78,8 +80,9 @@ struct PaddedImages {
   }
 };
 
-// `images` [n, h, w, in] convolved with w, plus what added(pixel, channel, add) calls add(term) with: [n, h, w, out]. The terms
-// of a block of pixels and output channels are three runs, one for each row of the filter.
+// Convolve images [n, h, w, in] with w to [n, h, w, out]. added(pixel, channel, add) calls add(term) for each further
+// addend of an output. The terms of a block of pixels and output channels are three contiguous runs, one for each
+// filter row.
 Expected convolve(const Problem& p, const std::vector<float>& images, const Weights& w, const auto& added) {
   const PaddedImages padded(p, images, w.in, 1);
   const std::size_t count = static_cast<std::size_t>(p.pixels()) * w.out;
@@ -130,8 +133,8 @@ NamedOutputs dgrad(const Case& c, const HostTensors& in) {
   return {{"dx", convolve(p, in["dy"], dgrad_weights(p, in["w"]), [](std::int64_t, int, const auto&) {})}};
 }
 
-// Gradients of the layer whose tensors' names end in `number`. dw[k][tap][c] sums over an image's pixels in one run: dy lies in rows of the padded
-// images' pitch, with zeros in the columns that they have more.
+// Add dw and dbias of the layer whose tensor names end in `number`. dw[k][tap][c] sums over an image's pixels in one
+// contiguous run: dy is repacked to the padded images' row length w + 2, with zeros in the two added columns.
 void add_wgrad(NamedOutputs& outputs, const Problem& p, const HostTensors& in, const std::string& number) {
   const PaddedImages x(p, in["x" + number], p.c, kBlockCols);
   const std::vector<float>& dy = in["dy" + number];

@@ -1,5 +1,6 @@
-// The reference of diffusion: the formulas of dev/diffusion/diffusion.h in double precision. Philox is written here again,
-// on 32-bit words; u1 and u2 are the fp32 numbers that the stream is defined by, everything after them is double.
+// The reference of diffusion: the formulas of dev/diffusion/diffusion.h in double precision. Philox is implemented here
+// a second time, on 32-bit words. u1 and u2 are the fp32 numbers that define the stream; everything after them is
+// double.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -27,10 +28,10 @@ Words philox(Words counter, std::uint32_t key0, std::uint32_t key1) {
 
 struct Normal {
   double value;
-  double radius;  // an error in u1 or in the angle scales with it
+  double radius;  // sqrt(-2 ln u1); scales the error of u1 and of the angle
 };
 
-// Of element `index` of a batch of images with `image` elements each.
+// Normal number of element `index` in a batch of images with `image` elements each. stream: seed, offset, first image.
 Normal normal(const std::vector<float>& stream, std::int64_t image, std::int64_t index) {
   const auto seed = static_cast<std::uint64_t>(stream[0]);
   const auto offset = static_cast<std::uint64_t>(stream[1]);
@@ -113,7 +114,7 @@ NamedOutputs loss(const Case& c, const HostTensors& in) {
     const double pred = in["pred"][i];
     const double target = in["noise"][i];
     const double square = (pred - target) * (pred - target);
-    // The difference is rounded as pred or noise is, and its square by as much.
+    // The difference has the rounding errors of pred and noise, and its square the same relative error.
     const double terms = (std::abs(pred) + std::abs(target)) * std::abs(pred - target);
     dpred.value[i] = 2 * (pred - target) / count;
     dpred.magnitude[i] = 2 * (std::abs(pred) + std::abs(target)) / count;
@@ -149,7 +150,7 @@ NamedOutputs step(const Problem& p, const HostTensors& in) {
   NamedOutputs outputs;
   if (size_of(p.dtype) == 2) {
     outputs["y"] = x;
-    // A step may change x by less than what a 16-bit type tells apart: x itself tells.
+    // A step may change x by less than a 16-bit type resolves, so only the fp32 x discriminates.
     outputs["y"].discriminating = false;
   }
   outputs["x"] = std::move(x);
@@ -162,7 +163,7 @@ NamedOutputs ddim_step(const Case& c, const HostTensors& in) { return step(probl
 }  // namespace
 }  // namespace ladder::diffusion
 
-// An outlier among a scheduler's coefficients is none of them any more: a clip below 0.
+// No outliers in the table: an outlier is no valid scheduler coefficient (a clip below 0).
 LADDER_OUTLIERS(ladder::diffusion::DdpmStep, {.tame = {"table"}})
 LADDER_OUTLIERS(ladder::diffusion::DdimStep, {.tame = {"table"}})
 LADDER_REFERENCE(ladder::diffusion::Batch, ladder::diffusion::batch)

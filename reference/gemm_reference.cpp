@@ -23,8 +23,8 @@ using reference::kBlockCols;
 using reference::kBlockRows;
 using reference::ProductBlock;
 
-// out[row][col] += sum over i of a(row, i) * b[i][col], b having `cols` elements a row. A thread takes kCols columns of b at a time,
-// kTerms rows of them, as a panel that stays in its cache.
+// out[row][col] += sum over i of a(row, i) * b[i][col], with b [terms, cols]. A thread copies kTerms x kCols of b at a
+// time to a panel that stays in its cache.
 void multiply(Expected& out, std::int64_t rows, std::int64_t terms, std::int64_t cols, const auto& a, const auto& b) {
   constexpr std::int64_t kCols = 32, kTerms = 512;
   const auto add_panel = [&](std::int64_t row0, std::int64_t row1, std::int64_t col0, std::int64_t term0,
@@ -59,9 +59,10 @@ void multiply(Expected& out, std::int64_t rows, std::int64_t terms, std::int64_t
   });
 }
 
-// y = z / (1 + e^-z). An error of z reaches y times the derivative, the largest of where z may be: in tf32 an error is 2^-9 of
-// the terms, and the derivative in the tail grows e-fold with each 1. That of the exponential and the division is relative
-// to y, and grows with z, to which the exponent is rounded. What is below 2^-110 may be zero: e^-z overflows.
+// y = z / (1 + e^-z). An error of z reaches y multiplied by the derivative. The derivative is taken at its largest over
+// the interval that z may lie in: in tf32 an error is 2^-9 of the terms, and in the tail the derivative grows e-fold
+// with each 1. The error of the exponential and the division is relative to y and grows with |z|, from rounding the
+// exponent. A y below 2^-110 may come out as zero: e^-z overflows.
 void apply_silu(double& value, double& magnitude) {
   const double z = value;
   const double reach = magnitude / 512;
@@ -73,7 +74,7 @@ void apply_silu(double& value, double& magnitude) {
   magnitude = slope * magnitude + (std::abs(z) + 4) * std::abs(value) + 0x1p-90;
 }
 
-// x [m, k], of the layer whose tensors' names end so.
+// x [m, k] of the layer whose tensor names end in `number`, joined from x and x_rest where the problem splits it.
 std::vector<float> whole_x(const Problem& p, const HostTensors& in, const std::string& number = "") {
   if (p.split == 0) return in["x" + number];
   std::vector<float> x;
@@ -146,7 +147,7 @@ NamedOutputs dgrad(const Case& c, const HostTensors& in) {
   return outputs;
 }
 
-// Of the layer whose tensors' names end so.
+// Add dw and dbias of the layer whose tensor names end in `number`.
 void add_wgrad(NamedOutputs& outputs, const Problem& p, const HostTensors& in, const std::string& number) {
   const std::vector<float>& dy = in["dy" + number];
   const auto of_dy = [&](std::int64_t n, std::int64_t m) { return dy[m * p.n + n]; };
@@ -156,7 +157,7 @@ void add_wgrad(NamedOutputs& outputs, const Problem& p, const HostTensors& in, c
   if (p.bias) {
     Expected dbias = zeros(p.n);
     multiply(dbias, p.n, p.m, 1, of_dy, std::vector<double>(p.m, 1.0));
-    dbias.discriminating = p.m > 1;  // of a single row it is dy itself
+    dbias.discriminating = p.m > 1;  // a single row's dbias is dy itself
     outputs["dbias" + number] = std::move(dbias);
   }
 }

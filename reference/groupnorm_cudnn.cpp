@@ -1,8 +1,8 @@
-// cuDNN where its graphs can pose the problem. They have no group normalisation. Instance normalisation is the same for
-// g == c; without gamma and beta also for other g, as in NCHW a group is a contiguous piece, which counts as one channel of
-// c/g times as many rows. Layer normalisation is not the same even for g == 1: its scale and bias are an element's, not a
-// channel's. And no normalisation of its graphs takes an activation with it, and a second graph after would read and write
-// y again.
+// cuDNN's instance normalisation, where it can pose the problem: cuDNN's graphs have no group normalisation. Instance
+// normalisation is the same for g == c. Without gamma and beta it is the same for other g too: in NCHW a group is
+// contiguous and counts as one channel with c/g times as many rows. Layer normalisation differs even for g == 1: its
+// scale and bias are per element, not per channel. No normalisation graph fuses an activation, and a second graph would
+// read and write y again.
 #include "core/backend.h"
 #include "core/error.h"
 #include "dev/groupnorm/groupnorm.h"
@@ -17,7 +17,7 @@ enum Uid : std::int64_t { kX = 1, kDy, kScale, kBias, kMean, kRstd, kImage, kDsc
 
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-// The problem as an instance normalisation: an image of `channels` times `rows` x `columns`.
+// The problem as an instance normalisation of images [n, channels, rows, columns].
 struct Instance {
   std::int64_t n, channels, rows, columns;
   bool channels_last;
@@ -46,7 +46,7 @@ std::shared_ptr<void> filled(std::int64_t count, float value) {
   return buffer;
 }
 
-// What the graphs of both passes are made of.
+// Builder of the forward and backward graphs.
 class Maker {
  public:
   Maker(const Problem& p, bool channels_last)
@@ -56,7 +56,7 @@ class Maker {
     out_.pointers[uid] = at_.channels_last ? const_cast<void*>(memory) : nchw_copy(memory);
     return tensor(name, uid, cudnn_type(p_.dtype), at_.dim(), at_.stride());
   }
-  // `memory` is null for what counts as `otherwise`.
+  // A null `memory` stands for a parameter filled with `otherwise`.
   Tensor parameter(const char* name, Uid uid, const float* memory, float otherwise) {
     if (memory) return floats(name, uid, 1, memory);
     out_.owned.push_back(filled(at_.channels, otherwise));
@@ -82,7 +82,7 @@ class Maker {
       transpose(to, from, p.n, p.c, p.pixels(), size_of(p.dtype));
     };
   }
-  // `memory` is null for what nobody asked for.
+  // A null `memory` stands for an output that nobody asked for.
   void float_output(const Tensor& tensor, Uid uid, std::int64_t outer, float* memory) {
     tensor->set_output(true).set_uid(uid).set_data_type(fe::DataType_t::FLOAT);
     if (!memory) out_.owned.push_back(filled(outer * at_.channels, 0));

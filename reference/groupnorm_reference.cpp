@@ -1,7 +1,8 @@
 // The reference of groupnorm: the formulas of dev/groupnorm/groupnorm.h in double precision.
 //
-// Magnitudes. A kernel computes each output in fp32 from statistics that are themselves sums, so its error is not that of
-// one sum of terms: what compare() allows, about sqrt(K) 2^-21 of the magnitude, is meant for the longest of them.
+// Magnitudes. A kernel computes each output in fp32 from statistics that are themselves sums, so its error is not that
+// of one sum of terms. compare() allows about sqrt(K) 2^-21 of the magnitude, which is meant for the longest of these
+// sums.
 #include <algorithm>
 #include <cmath>
 
@@ -13,7 +14,7 @@
 namespace ladder::groupnorm {
 namespace {
 
-// Which group an element belongs to, and what the affine step makes of it.
+// Map of an element of x [n, h, w, c] to its group, gamma and beta.
 class Elements {
  public:
   // gamma and beta may be null.
@@ -27,7 +28,7 @@ class Elements {
   double gamma(std::int64_t element) const { return gamma_ ? (*gamma_)[element % p_.c] : 1; }
   double beta(std::int64_t element) const { return beta_ ? (*beta_)[element % p_.c] : 0; }
 
-  // Calls body(element) for all, from several threads: those of one channel, and of one group, from the same.
+  // Call body(element) for all elements, from several threads. One thread has all elements of a channel and of a group.
   void for_each(const auto& body) const {
     parallel_for(p_.g, 1, [&](std::int64_t first_group, std::int64_t last_group) {
       const std::int64_t first_channel = first_group * p_.channels_per_group();
@@ -57,7 +58,7 @@ NamedOutputs forward(const Case& c, const HostTensors& inputs) {
 
   Expected mean{.value = s.mean, .magnitude = std::vector<double>(groups)};
   at.for_each([&](std::int64_t i) { mean.magnitude[at.group(i)] += std::abs(x[i]) / double(p.group_size()); });
-  // The variance's relative error is that of a sum of positive terms; one over its root has half of it.
+  // The variance has the relative error of a sum of positive terms, and 1 / sqrt(variance) half of it.
   Expected rstd{.value = s.rstd, .magnitude = s.rstd};
 
   Expected y = of_size(p.elements());
@@ -66,15 +67,16 @@ NamedOutputs forward(const Case& c, const HostTensors& inputs) {
     const double xhat = (x[i] - s.mean[group]) * s.rstd[group];
     const double z = at.gamma(i) * xhat + at.beta(i);
     y.value[i] = reference::value(p.activation, z);
-    // The mean's error is a rounding of the mean of |x - pivot|, for a pivot out of the group: about two deviations.
+    // The mean's error is a rounding error of the mean of |x - pivot|, the pivot an element of the group: about two
+    // deviations.
     y.magnitude[i] = std::abs(at.gamma(i)) * (std::abs(xhat) + 2) + std::abs(at.beta(i));
-    // Where surely nothing comes through, nothing may.
+    // Demand an exact 0 where z is below 0 by more than its error bound.
     if (p.activation == Activation::relu && z < -error_bound(c.tensor("y"), 0, y.magnitude[i])) {
       y.magnitude[i] = 0;
     }
   });
 
-  // A kernel may take the mean about a pivot out of the group, about two deviations from it.
+  // A kernel may take the mean about a pivot, an element of the group about two deviations from the mean.
   double means = 0;
   double deviations = 0;
   for (std::int64_t group = 0; group < groups; ++group) {
@@ -83,11 +85,11 @@ NamedOutputs forward(const Case& c, const HostTensors& inputs) {
   }
   mean.condition = 1 + 2 * std::sqrt(deviations / means);
 
-  // With a large mean the groups' means may differ by less than is allowed.
+  // A large mean may make the groups' means differ by less than the error bound.
   const double spread = c.tensor("x").stddev / std::sqrt(static_cast<double>(p.group_size()));
   mean.discriminating = error_bound(c.tensor("mean"), 0, p.mean) < spread / 4;
 
-  // A single element is its own mean, and normalised it is zero.
+  // A group of one element equals its mean and normalises to zero.
   if (p.group_size() == 1) {
     mean.discriminating = false;
     rstd.discriminating = false;
@@ -100,21 +102,22 @@ NamedOutputs forward(const Case& c, const HostTensors& inputs) {
   return outputs;
 }
 
-// What one element contributes to the sums of the backward pass, and how far fp32 may be from it.
+// Contribution of one element to the sums of the backward pass, and its error in fp32.
 struct Terms {
   double xhat = 0;
   double dz = 0;
-  double parts = 0;  // |dy| times the parts of z: roundings of the derivative scale with it
-  double kink = 0;   // |dy| where fp32 may find itself on the other side of ReLU's kink, else 0
+  double parts = 0;  // |dy| (|gamma xhat| + |beta|): rounding errors of the derivative scale with it
+  double kink = 0;   // |dy| where fp32 may land on the other side of ReLU's kink, else 0
 
-  // Of dz in a sum of `length` terms, of which compare() allows `unit` per magnitude: 16 roundings of the derivative
-  // besides those of the sum.
+  // Magnitude of dz in a sum of `length` terms, where compare() allows an error of `unit` per magnitude: 16 roundings
+  // of the derivative on top of the sum's roundings.
   double magnitude(double length, double unit) const {
     return std::abs(dz) + std::min(1.0, 4 / std::sqrt(length)) * parts + kink / unit;
   }
 };
 
-// The matrix of de: zeros in its own columns; others stay, they are no sum of anything.
+// de [n, embedding] before the sums: zeros in the c columns from p.first on. Other columns keep the input, with
+// magnitude 0.
 Expected columns_to_add_to(const Problem& p, const HostTensors& inputs) {
   Expected de = of_size(std::int64_t{p.n} * p.embedding);
   if (p.embedding == p.c) return de;
@@ -132,7 +135,7 @@ NamedOutputs backward(const Case& c, const HostTensors& inputs) {
   const std::vector<float>& mean = inputs["mean"];
   const std::vector<float>& rstd = inputs["rstd"];
   const Elements at(p, inputs.find("gamma"), inputs.find("beta"));
-  // Sums of dx are m long, those of dgamma and dbeta over all pixels.
+  // The sums of dx have m terms; the sums of dgamma and dbeta run over all pixels of all images.
   const auto m = static_cast<double>(p.group_size());
   const auto pixels = static_cast<double>(p.n) * p.pixels();
   const double group_unit = error_bound(c.tensor("dx"), 0, 1);
@@ -189,10 +192,10 @@ NamedOutputs backward(const Case& c, const HostTensors& inputs) {
     de.magnitude[column] += dx.magnitude[i];
   });
 
-  // One element does not change with x, and two only by what epsilon leaves of them.
+  // Normalised, a group of one element does not depend on x, and a group of two only through epsilon.
   dx.discriminating = p.group_size() > 2;
   dgamma.discriminating = p.group_size() > 1;
-  // Over a whole group dx adds up to nothing.
+  // The sum of dx over a whole group is zero.
   de.discriminating = dx.discriminating && p.channels_per_group() > 1;
   NamedOutputs outputs;
   outputs["dx"] = std::move(dx);
@@ -206,8 +209,8 @@ NamedOutputs backward(const Case& c, const HostTensors& inputs) {
 }  // namespace
 }  // namespace ladder::groupnorm
 
-// A mean taken about an element, and a variance about that mean, are as exact as the element is near: at most 30 deviations of
-// what is no outlier, four of the group.
+// Smallest outliers only. A mean taken about an element of the group, and a variance about that mean, are as exact as
+// the element is near the mean: at most 30 standard deviations of the ordinary elements, which is four of the group's.
 LADDER_OUTLIERS(ladder::groupnorm::Forward, {.largest = ladder::kLeastOutlier})
 LADDER_OUTLIERS(ladder::groupnorm::Backward, {.largest = ladder::kLeastOutlier})
 LADDER_REFERENCE(ladder::groupnorm::Forward, ladder::groupnorm::forward)

@@ -1,4 +1,4 @@
-// cuDNN's layer normalisation: its graphs take a row as the channels of one pixel.
+// cuDNN's layer normalisation. A row of x [m, n] is posed as the n channels of one pixel.
 #include "core/error.h"
 #include "dev/layernorm/layernorm.h"
 #include "reference/baseline_cudnn.h"
@@ -12,7 +12,7 @@ enum Uid : std::int64_t { kX = 1, kDy, kScale, kBias, kMean, kRstd, kMatrix, kDs
 
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-// What the graphs of both passes are made of.
+// Builder of the forward and backward graphs.
 class Maker {
  public:
   explicit Maker(const Problem& p) : p_(p), out_(cudnn_graph(p.dtype, true)) {}

@@ -1,7 +1,8 @@
 // The reference of layernorm: the formulas of dev/layernorm/layernorm.h in double precision.
 //
-// Magnitudes. A kernel computes each output in fp32 from statistics that are themselves sums, so its error is not that of
-// one sum of terms: what compare() allows, about sqrt(K) 2^-21 of the magnitude, is meant for the longest of them.
+// Magnitudes. A kernel computes each output in fp32 from statistics that are themselves sums, so its error is not that
+// of one sum of terms. compare() allows about sqrt(K) 2^-21 of the magnitude, which is meant for the longest of these
+// sums.
 #include <cmath>
 
 #include "core/check/check.h"
@@ -15,7 +16,7 @@ Expected of_size(std::int64_t count) {
   return {.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};
 }
 
-// Calls body(i) for every i below count, from several threads.
+// Call body(i) for every i below count, from several threads.
 void for_each(std::int64_t count, std::int64_t chunk, const auto& body) {
   parallel_for(count, chunk, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) body(i);
@@ -30,7 +31,7 @@ NamedOutputs forward(const Case& c, const HostTensors& inputs) {
   const Statistics s = statistics(p, x);
 
   Expected mean{.value = s.mean, .magnitude = std::vector<double>(p.m)};
-  // The variance's relative error is that of a sum of positive terms; one over its root has half of it.
+  // The variance has the relative error of a sum of positive terms, and 1 / sqrt(variance) half of it.
   Expected rstd{.value = s.rstd, .magnitude = s.rstd};
   Expected y = of_size(p.elements());
   for_each(p.m, 1, [&](std::int64_t row) {
@@ -38,13 +39,14 @@ NamedOutputs forward(const Case& c, const HostTensors& inputs) {
       const std::int64_t i = row * p.n + column;
       const double xhat = (x[i] - s.mean[row]) * s.rstd[row];
       y.value[i] = gamma[column] * xhat + beta[column];
-      // The mean's error is a rounding of the mean of |x - pivot|, for a pivot out of the row: about two deviations.
+      // The mean's error is a rounding error of the mean of |x - pivot|, the pivot an element of the row: about two
+      // deviations.
       y.magnitude[i] = std::abs(gamma[column]) * (std::abs(xhat) + 2) + std::abs(beta[column]);
       mean.magnitude[row] += std::abs(x[i]) / static_cast<double>(p.n);
     }
   });
 
-  // A kernel may take the mean about a pivot out of the row, about two deviations from it.
+  // A kernel may take the mean about a pivot, an element of the row about two deviations from the mean.
   double means = 0;
   double deviations = 0;
   for (int row = 0; row < p.m; ++row) {
@@ -53,11 +55,11 @@ NamedOutputs forward(const Case& c, const HostTensors& inputs) {
   }
   mean.condition = 1 + 2 * std::sqrt(deviations / means);
 
-  // With a large mean the rows' means may differ by less than is allowed.
+  // A large mean may make the rows' means differ by less than the error bound.
   const double spread = c.tensor("x").stddev / std::sqrt(static_cast<double>(p.n));
   mean.discriminating = error_bound(c.tensor("mean"), 0, p.mean) < spread / 4;
 
-  // A single element is its own mean, and normalised it is zero.
+  // A row of one element equals its mean and normalises to zero.
   if (p.n == 1) mean.discriminating = rstd.discriminating = y.discriminating = false;
   NamedOutputs outputs;
   outputs["y"] = std::move(y);
@@ -94,7 +96,7 @@ NamedOutputs backward(const Case& c, const HostTensors& inputs) {
 
   Expected dgamma = of_size(p.n);
   Expected dbeta = of_size(p.n);
-  constexpr std::int64_t kColumns = 1024;  // of a thread at a time, in rows one after the other
+  constexpr std::int64_t kColumns = 1024;  // columns of a thread at a time, which reads them row by row
   parallel_for(p.n, kColumns, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = 0; row < p.m; ++row) {
       for (std::int64_t column = begin; column < end; ++column) {
@@ -106,10 +108,10 @@ NamedOutputs backward(const Case& c, const HostTensors& inputs) {
     }
   });
 
-  // One element does not change with x, and two only by what epsilon leaves of them.
+  // Normalised, a row of one element does not depend on x, and a row of two only through epsilon.
   dx.discriminating = p.n > 2;
   dgamma.discriminating = p.n > 1;
-  // Of a single row dbeta is a copy of dy.
+  // A single row's dbeta is a copy of dy.
   dbeta.discriminating = p.m > 1;
   NamedOutputs outputs;
   outputs["dx"] = std::move(dx);
@@ -121,8 +123,8 @@ NamedOutputs backward(const Case& c, const HostTensors& inputs) {
 }  // namespace
 }  // namespace ladder::layernorm
 
-// A mean taken about an element, and a variance about that mean, are as exact as the element is near: at most 30 deviations of
-// what is no outlier, four of the row.
+// Smallest outliers only. A mean taken about an element of the row, and a variance about that mean, are as exact as the
+// element is near the mean: at most 30 standard deviations of the ordinary elements, which is four of the row's.
 LADDER_OUTLIERS(ladder::layernorm::Forward, {.largest = ladder::kLeastOutlier})
 LADDER_OUTLIERS(ladder::layernorm::Backward, {.largest = ladder::kLeastOutlier})
 LADDER_REFERENCE(ladder::layernorm::Forward, ladder::layernorm::forward)

@@ -14,7 +14,7 @@ Hyper hyper_of(const HostTensors& in) {
   return h;
 }
 
-// Of all parameters, wherever they come from.
+// Gradients of all parameters: `d`, if the case has it, followed by `g`.
 std::vector<float> gradients(const HostTensors& in) {
   std::vector<float> all;
   if (const std::vector<float>* d = in.find("d")) all = *d;
@@ -83,7 +83,7 @@ NamedOutputs adamw(const Case& c, const HostTensors& in) {
     const double p = decayed - per_m * m;
     const double ema = ema_before + h.one_minus_ema_rate * (p - ema_before);
     const double m_magnitude = std::abs(m_before) + h.one_minus_beta1 * (std::abs(g) + std::abs(m_before));
-    // A dozen operations lie between m and the update: twice what one sum's rounding is granted.
+    // A dozen operations lie between m and the update, so grant twice one sum's rounding error.
     const double p_magnitude = std::abs(decayed) + 2 * per_m * m_magnitude;
     set("m", i, m, m_magnitude);
     set("v", i, v, v_before + h.one_minus_beta2 * (g * g + v_before));
@@ -97,7 +97,7 @@ NamedOutputs adamw(const Case& c, const HostTensors& in) {
 }  // namespace
 }  // namespace ladder::optimizer
 
-// An outlier among the hyperparameters is none of them any more: a learning rate below 0, a decay above 1.
+// No outliers in the hyperparameters: an outlier is no valid one (a learning rate below 0, a decay above 1).
 LADDER_OUTLIERS(ladder::optimizer::Norm, {.tame = {"hyper"}})
 LADDER_OUTLIERS(ladder::optimizer::AdamW, {.tame = {"hyper", "scale"}})
 LADDER_REFERENCE(ladder::optimizer::Accumulate, ladder::optimizer::accumulate)

@@ -1,14 +1,14 @@
 // The reference of policy: the network and the scheduler's step in double precision.
 //
-// Magnitudes. What the rounding of some stage's value does to the network's answer is no sum of terms that could be written
-// down; so it is tried. The network is computed once as it is, and kTrials times more with each value that a version may store
-// (a convolution's output, a residual's, a stage's value) changed at random by up to the unit roundoff u of the problem's dtype.
-// The root mean square of an element's change over all trials, divided by u, is its gain: about the error of a version that
-// rounds as much as it may, in units of u, as rounding to nearest has the same spread. Elements differ: one column of the last
-// convolution may be several times as sensitive as the others. As few trials may miss a gain, none counts as less than that of
-// the whole sample. compare() allows u, and in fp32 more, times the magnitude, in which the answer stands with |out| + 4 gain:
-// four standard deviations. A network that lacks a part, or takes a wrong row of FiLM, is off by a share of the answer instead:
-// tests/wrong/policy has such networks.
+// Magnitudes. The effect of rounding a stage's value on the network's answer is no sum of terms in closed form, so it
+// is measured. The network runs once exactly, and kTrials times more with each value that a version may store (a
+// convolution's output, a residual, a stage's value) changed at random by up to the unit roundoff u of the problem's
+// dtype. An element's gain is the root mean square of its change over all trials, divided by u: about the error, in
+// units of u, of a version that rounds as much as it may, since rounding to nearest has the same spread. Elements
+// differ: one column of the last convolution may be several times as sensitive as the others. Few trials may miss a
+// gain, so no gain counts as less than that of the whole sample. compare() allows u, and in fp32 more, times the
+// magnitude. The answer's magnitude is |out| + 4 gain: four standard deviations. A network that lacks a part, or takes
+// a wrong row of FiLM, is off by a fraction of the answer instead: tests/wrong/policy has such networks.
 #include <algorithm>
 #include <cmath>
 
@@ -26,12 +26,12 @@ constexpr double kDeviations = 4;
 
 using Values = std::vector<double>;
 
-// How values are stored: as they are in trial 0, else changed by up to `unit` of themselves.
+// Storage of a value: exact in trial 0, else changed at random by a relative error of up to `unit`.
 struct Storage {
   int trial;
   double unit;
 
-  // `place` numbers all values of the network.
+  // `place` is the value's number among all stored values of the network.
   double operator()(double value, std::int64_t place) const {
     if (trial == 0) return value;
     const std::uint64_t bits = splitmix64_mix((static_cast<std::uint64_t>(place) * kTrials + trial) * kSplitmixGamma);
@@ -44,7 +44,7 @@ class Forward {
   Forward(const Problem& p, const HostTensors& in, Storage storage)
       : p_(p), in_(in), network_(network_of(p)), storage_(storage), values_(network_.count) {}
 
-  // [n, l, d]
+  // Returns the network's answer, [n, l, d].
   Values answer() {
     for (float x : in_["x"]) sample_.push_back(round_to(p_.dtype, x));
     for (int at = 0; at < network_.count; ++at) {
@@ -68,7 +68,7 @@ class Forward {
     for (double& value : values) value = storage_(value, num_stored_++);
   }
 
-  // [n, l, c], the two parts of a concatenation joined.
+  // Input of a stage, [n, l, c], with the two parts of a concatenation joined.
   Values input_of(const Stage& stage) const {
     const Values& x = stage.source == kSample ? sample_ : values_[stage.source];
     if (stage.joined == 0) return x;
@@ -82,7 +82,7 @@ class Forward {
     return joined;
   }
 
-  // With the bias, [n, out_l, k].
+  // Convolution plus bias, [n, out_l, k].
   Values convolve(const conv1d::Problem& conv, const Values& x, std::int64_t weights, std::int64_t bias) const {
     const float* const w = in_["weights"].data() + weights;
     Values h(std::int64_t{conv.n} * conv.out_l() * conv.k);
@@ -161,7 +161,8 @@ class Forward {
   std::int64_t num_stored_ = 0;
 };
 
-// The change of each element of the answer, [n, l, d], when stored values change by their unit roundoff, in units of that.
+// Gain of each element of the answer, [n, l, d]: its change when stored values change by a unit roundoff, in unit
+// roundoffs.
 Values gains_of(const Problem& p, const HostTensors& in, const Values& out) {
   const double unit = unit_roundoff(p.dtype);
   const std::size_t of_sample = out.size() / p.n;
@@ -206,6 +207,7 @@ NamedOutputs step(const Case& c, const HostTensors& in) {
 }  // namespace
 }  // namespace ladder::policy
 
-// The bound is four deviations of many roundings' sum; behind an outlier one rounding is most of it.
+// No outliers: the bound is four deviations of a sum of many rounding errors, and after an outlier one of them
+// dominates.
 LADDER_OUTLIERS(ladder::policy::Step, {.largest = 0})
 LADDER_REFERENCE(ladder::policy::Step, ladder::policy::step)

@@ -1,7 +1,8 @@
 // The reference of softmax: the formulas of dev/softmax/softmax.h in double precision.
 //
-// Magnitudes. An exponential magnifies the rounding of its argument x - max by |x - max|: that of its own, and those in the
-// sum by their mean, weighted as they are there. The gradient's terms are y dy and those of the row's sum times y.
+// Magnitudes. An exponential multiplies the relative rounding error of its argument x - max by |x - max|. y has this
+// error twice: from its own exponential, and from the sum as the mean of |x - max| weighted by y. The gradient's terms
+// are y dy and y times the terms of the row's sum.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,14 +14,14 @@
 namespace ladder::softmax {
 namespace {
 
-// One output, of which body(first element, one past the last, out) makes each row.
+// Compute the output `name` row by row: body(first element, one past the last, out) fills a row.
 NamedOutputs of_rows(const char* name, const Problem& p, const auto& body) {
   const auto count = static_cast<std::size_t>(p.elements());
   Expected out{.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};
   parallel_for(p.m, 1 + (1 << 14) / p.n, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) body(row * p.n, (row + 1) * p.n, out);
   });
-  // Of one column y is 1 and dx is 0.
+  // A row of one column has y = 1 and dx = 0.
   out.discriminating = p.n > 1;
   return {{name, std::move(out)}};
 }
@@ -61,7 +62,7 @@ NamedOutputs backward(const Case& c, const HostTensors& inputs) {
   });
 }
 
-// A mask: the last third of even rows, as a causal one has it, and the first of odd rows, as padding on the left has it.
+// Mask the last third of even rows, like a causal mask, and the first third of odd rows, like padding on the left.
 void mask(const Case& c, HostTensors& inputs) {
   const Problem& p = problem_of<Forward>(c);
   for (std::int64_t row = 0; row < p.m; ++row) {

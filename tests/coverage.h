@@ -1,4 +1,4 @@
-// Whether the tests see enough of a version.
+// Coverage of a version by the tests' problems.
 #pragma once
 
 #include <string>
@@ -7,23 +7,24 @@
 
 namespace ladder::test {
 
-// Empty, or that the version runs too few of the problems of [ci] and of random ones: a kernel is made for a layer, not for
-// one shape of it.
+// Returns an error if the version runs too few of the problems of [ci] and of random problems, else empty: a kernel is
+// made for a layer, not for one shape.
 std::string too_narrow(const Version& v);
 
-// Empty, or a problem of any set whose default plan is that of no problem of [ci] and [edge], so that no test runs it.
+// Returns a problem of any set whose default plan no problem of [ci] and [edge] has, so that no test runs the plan;
+// else empty.
 std::string untested_plan(const Version& v);
 
-// The problems of ci and edge, in each dtype that a version of the pass has.
+// Problems of [ci] and [edge], in each dtype that a version of the pass has.
 std::vector<Case> tested_problems(const Pass& pass);
 
-// Empty, or a tensor that all problems have and that is a multiple of 16 bytes, though its rows are not, in a random problem
-// and in none of `tested`: a load of 16 bytes that is right for the whole tensor's size is misaligned for its rows there.
-// Elements of 4 bytes and of 2 are told apart.
+// Returns a tensor that `tested` covers badly, else empty: a tensor of all problems whose size is a multiple of 16
+// bytes but whose rows are not, in a random problem and in none of `tested`. 16-byte loads that fit the tensor's size
+// are misaligned for such rows. Elements of 4 bytes and of 2 bytes are checked separately.
 std::string untested_rows(const Pass& pass, const std::vector<Case>& tested);
 
-// Empty, or an input of a problem of ci that Pass::derive() changes when it runs a second time. The check of a second launch
-// changes a few elements, derives again, and relies on the others being the same.
+// Returns an input of a problem of [ci] that Pass::derive() changes when it runs a second time, else empty. The check
+// of a second launch changes a few elements, derives again, and relies on the other elements being the same.
 std::string changed_by_deriving_again(const Pass& pass);
 
 }  // namespace ladder::test

@@ -1,4 +1,4 @@
-// What tests of files share: a folder of their own, full disks, messages.
+// Shared helpers of tests with files: a scratch folder, full disks, messages.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 
 namespace ladder::test {
 
-// An empty folder, removed with all that is in it.
+// Temporary folder, removed with its contents.
 class Scratch {
  public:
   Scratch() {
@@ -53,14 +53,14 @@ inline void put(const std::filesystem::path& file, const std::string& text) {
   if (!out.flush()) throw std::runtime_error("cannot write " + file.string());
 }
 
-// How many names a folder has.
+// Number of entries of a folder.
 inline std::ptrdiff_t count_in(const std::filesystem::path& folder) {
   return std::distance(std::filesystem::directory_iterator(folder), {});
 }
 
-// A disk that is full, or a process that is killed, in the middle of a write: `action` runs in a process of its own
-// whose files can grow to `most` bytes. Exit code 1 and the message on stderr where it throws; where it does not, 0.
-// With `kills` the system ends the process at the first byte too many, else the write fails with EFBIG.
+// Simulate a full disk, or a process killed in the middle of a write: run `action` in another process whose files can
+// grow to `most` bytes. Exit code 1 and the message on stderr if `action` throws, else 0. With `kills` the system kills
+// the process at the first byte too many; else the write fails with EFBIG.
 inline Ended with_file_limit(std::size_t most, bool kills, const std::function<void()>& action) {
   return run_function([&] {
     std::signal(SIGXFSZ, kills ? SIG_DFL : SIG_IGN);
@@ -82,7 +82,7 @@ inline testing::AssertionResult has(const std::string& text, const std::string& 
   return testing::AssertionFailure() << "'" << text << "' says nothing of '" << words << "'";
 }
 
-// The message that `action` throws as an `Error`, one line.
+// Returns the message of the `Error` that `action` throws, one line.
 template <class Error, class Action>
 std::string message_of(const Action& action) {
   try {

@@ -1,4 +1,4 @@
-// Whether a version gives the same bits again and again; and inputs on which a check can tell, where the first cannot.
+// Reproducibility of a version, bit for bit; and a choice of inputs on which a check can tell right from wrong.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +11,28 @@
 
 namespace ladder::test {
 
-// Whether a sanitizer makes every launch several times as slow.
+// True in a sanitizer build, where every launch takes several times as long.
 #if defined(LADDER_ASAN) || defined(LADDER_TSAN)
 inline constexpr bool kSanitized = true;
 #else
 inline constexpr bool kSanitized = false;
 #endif
 
-// The orders of running threads that a test tries: the backend's, or those that LADDER_TEST_SCHEDULES lists ("asc,desc").
+// Schedules (orders of running threads) that a test tries: the backend's, or those of LADDER_TEST_SCHEDULES
+// ("asc,desc").
 std::vector<std::string> schedules();
 
-// Under some seeds a sum is so small, or a row so even, that what no version computed would pass: the verdict from the first seed
-// of a few that can tell, beginning with that of `c`, which gets it.
+// Returns the verdict of the first of a few seeds that can tell right from wrong, starting with the seed of `c`, and
+// leaves that seed's case in `c`. Under some seeds a sum is so small, or a row so even, that an answer that no version
+// computed would pass.
 Verdict trusted_verdict(std::optional<CheckedCase>& c, const std::function<Verdict(CheckedCase&)>& judge);
 
-// Launches the version on one set of inputs under each of schedules(), at least twice, and 50 times on a GPU, with outputs and
-// workspace poisoned before each launch. Empty, or which launch gave other bits than the first. Bounds on errors
-// cannot see that: sums in another order, as of float atomics, are as right as each other.
+// Launch the version on one set of inputs under each of schedules(), at least twice, and 50 times on a GPU, with
+// outputs and workspace poisoned before each launch. Returns the launch with other bits than the first, or empty. Error
+// bounds cannot detect this: sums in another order, as with float atomics, are all within the bound.
 std::string difference_between_launches(const Version& v, const Case& c, std::uint64_t seed);
 
-// Captures the default plan into a graph and replays it twice: empty, or where its bits differ from those of a launch.
+// Capture the default plan into a graph and replay it twice. Returns the difference from a launch's bits, or empty.
 std::string difference_between_replays(const Version& v, const Case& c, std::uint64_t seed);
 
 }  // namespace ladder::test

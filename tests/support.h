@@ -1,4 +1,4 @@
-// What test programs share.
+// Shared helpers of the test programs.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,16 @@
 
 namespace ladder::test {
 
-// Runs `registrar` once flags are parsed, before any test: where a program registers tests made from data.
+// Run `registrar` after the flags are parsed and before any test. Programs register tests made from data there.
 bool at_start(std::function<void()> registrar);
 
-// The seed of this run's random tests: the environment's LADDER_SEED, else a new one each run. Printed on first use.
+// Seed of this run's random tests: the environment's LADDER_SEED, else new in each run. Printed on first use.
 std::uint64_t seed();
 
-// The shell command that runs exactly the current test again, with the same seed.
+// Shell command that runs the current test again, with the same seed.
 std::string rerun_command();
 
-// For main().
+// Functions for main().
 void set_program(const char* path);
 void register_tests();
 

@@ -1,4 +1,4 @@
-// What the table says of a time, and of the baselines.
+// The bench table: rates of a time, causes of failures, and baselines.
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -14,7 +14,7 @@
 namespace ladder {
 namespace {
 
-// As an H200 says of itself.
+// Device properties that an H200 reports.
 const backend::DeviceInfo kDevice{.arch = 90, .num_sms = 132, .sm_clock_khz = 1'980'000, .dram_bytes_per_s = 4.8e12};
 
 const Case kNorm = pass_of<groupnorm::Forward>().parse("n32 h64 w64 c64 g32 silu bf16");
@@ -57,7 +57,7 @@ TEST(Table, NothingTimedHasNoColumnsOfTimes) {
   EXPECT_NE(head(4e12).find("us cold"), std::string::npos);
 }
 
-// A failure of one of two versions.
+// Returns a result, by default a failure.
 Result result_of(const Version& v, const char* problem, const std::string& reason, Status status = Status::fail) {
   Result result;
   result.version = &v;

@@ -1,4 +1,4 @@
-// What the checker accepts and rejects: fill(), compare(), the null-answer gate and guarded buffers.
+// Verdicts of the checker: fill(), compare(), the null-answer gate and guarded buffers.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -157,7 +157,7 @@ TEST(Compare, JudgesEveryOutput) {
   EXPECT_NE(second.reason.find("dw[c0] = 9"), std::string::npos) << second.reason;
 }
 
-// Elements that mix with their neighbours may be as wrong as is right for the largest.
+// An inexact version mixes elements with their neighbours: each may be as wrong as the largest magnitude allows.
 TEST(Compare, AnInexactVersionIsHeldToTheLargestMagnitude) {
   const TensorSpec dw{.name = "dw", .role = Role::output, .dtype = Dtype::f32, .shape = {3}, .layout = "c"};
   Case c{.pass = &pass_of<conv3x3::Fprop>(), .text = "three elements", .tensors = {dw}};
@@ -169,7 +169,8 @@ TEST(Compare, AnInexactVersionIsHeldToTheLargestMagnitude) {
   EXPECT_EQ(compare(c, Pattern::normal, {{1.01f * most, 0, 0}}, refs, inexact).status, Status::fail);
 }
 
-// A dot product of K terms for each element: in double, and in fp32 from inputs rounded to `inputs`, added one by one.
+// A dot product of K terms for each element: expected in double; y in fp32 from inputs rounded to `inputs`, added one
+// by one.
 struct DotProducts {
   DotProducts(std::int64_t terms, Dtype inputs, std::uint64_t seed) {
     constexpr int kElements = 128;
@@ -205,7 +206,7 @@ struct DotProducts {
   Outputs y;
 };
 
-// Without a baseline to compare with, the limit alone has to tell fp32 arithmetic from products of rounded inputs.
+// The limit alone must tell fp32 arithmetic from products of rounded inputs, if there is no baseline.
 TEST(ErrorLimit, SequentialSumsPassAndRoundedInputsDoNot) {
   for (const std::int64_t terms : {1, 2, 9, 27, 576, 4608, 8192, 32768, 131072}) {
     const Verdict fp32 = DotProducts(terms, Dtype::f32, test::seed()).verdict();
@@ -250,7 +251,7 @@ TEST(ErrorLimit, AllowsRoundedTermsWhereTheFormulaDoes) {
   EXPECT_DOUBLE_EQ(error_bound(y, 1, 8, {}, 4), plain + 4 * 8 * 0x1p-8) << "two factors, both truncated";
 }
 
-// A pass with these errors of its outputs.
+// Returns a passing verdict with these errors of its outputs.
 Verdict with_errors(std::vector<std::optional<double>> errors) { return {.errors = std::move(errors)}; }
 
 TEST(Compare, BaselineMayBeHalfAsWrongAndNoLess) {
@@ -276,7 +277,7 @@ TEST(Compare, BaselineMayBeHalfAsWrongAndNoLess) {
   EXPECT_EQ(against_baseline(failed, with_errors({1}), c).reason, "earlier");
 }
 
-// Two outputs of two elements each, one of them in bf16.
+// Two outputs of two elements each: dx in bf16, dw in fp32.
 struct TwoOutputs {
   TensorSpec dx{.name = "dx", .role = Role::output, .dtype = Dtype::bf16, .shape = {2}, .layout = "c"};
   TensorSpec dw{.name = "dw", .role = Role::output, .dtype = Dtype::f32, .shape = {2}, .layout = "c"};
@@ -364,11 +365,11 @@ TEST(NullAnswers, AreNamedWhereTheyWouldPass) {
   const std::vector<float>& x = inputs.values[0];
   EXPECT_NE(accepted({x.begin(), x.end()}).find("a copy of x"), std::string::npos);
   EXPECT_EQ(accepted({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}), "");
-  // One element that tells is not enough where eleven do not.
+  // A single nonzero element among twelve is too few to tell.
   std::vector<double> nearly_zero(12, 0.0);
   nearly_zero[5] = 1;
   EXPECT_NE(accepted(nearly_zero).find("all zeros"), std::string::npos);
-  // Three of twelve are enough: SiLU leaves fewer than half of some sums.
+  // Three of twelve nonzero elements are enough: SiLU leaves fewer than half of some sums.
   nearly_zero[0] = 2;
   EXPECT_NE(accepted(nearly_zero).find("all zeros"), std::string::npos);
   nearly_zero[1] = 3;
@@ -390,7 +391,7 @@ TEST(NullAnswers, ElementsWithoutTermsDoNotCount) {
   EXPECT_NE(accepted().find("Expected::magnitude is to be"), std::string::npos) << "no element has terms";
 }
 
-// What is encoded in parts, by several threads, as in one.
+// Long tensors, encoded in parts by several threads, must equal those encoded at once.
 TEST(HostTensors, LongOnesAreEncodedAsShortOnes) {
   constexpr std::size_t kElements = 200'001;
   std::vector<float> values(kElements);
@@ -506,7 +507,7 @@ class Device : public testing::Test {
     inputs_ = fill(c_, Pattern::normal, 1);
     tensors_ = std::make_unique<DeviceTensors>(c_, inputs_, 100);
   }
-  // Overwrites one byte at `offset` from the start of a buffer.
+  // Overwrite the byte at `offset` from the start of a buffer.
   static void scribble(void* start, std::ptrdiff_t offset) {
     unsigned char byte = 0;
     unsigned char* at = static_cast<unsigned char*>(start) + offset;
@@ -561,7 +562,7 @@ TEST_F(Device, EveryGuardIsWatchedToItsEnds) {
   GTEST_SKIP() << "AddressSanitizer watches what surrounds a buffer";
 #endif
   for (const auto& b : buffers) {
-    // On the emulator a page that nothing may touch follows the multiple of 16 bytes.
+    // The emulator has an inaccessible page after the buffer's size, rounded up to 16 bytes.
     const std::ptrdiff_t guarded = backend::kind() == backend::Kind::gpu ? b.bytes + 4096 : (b.bytes + 15) / 16 * 16;
     for (const std::ptrdiff_t offset : {std::ptrdiff_t{-1}, std::ptrdiff_t{-4096}, b.bytes, guarded - 1}) {
       scribble(b.start, offset);
@@ -595,7 +596,7 @@ TEST_F(Device, WritingAnOutputIsNoDamageAndPoisonUndoesIt) {
 
 TEST_F(Device, WorkspaceOfNoBytesIsNull) { EXPECT_EQ(DeviceTensors(c_, inputs_, 0).workspace(), nullptr); }
 
-// One of its own file would come first, or second: nobody knows.
+// Two references of a pass register in an unknown order, so neither counts.
 TEST(Check, APassWithTwoReferencesHasNone) {
   static const Pass pass{.layer = "toy", .name = "two_references"};
   const auto zeros = [](const Case&, const HostTensors&) { return NamedOutputs(); };
@@ -626,7 +627,8 @@ TEST(Check, NeedsTheArchitecture) {
   EXPECT_NE(v.reason.find(fmt::format("needs sm_{}", newer.def.min_arch)), std::string::npos) << v.reason;
 }
 
-// Inputs and answers are the same for all versions of a case, but what would pass is a matter of each version's bound.
+// Inputs and answers are the same for all versions of a case, but each version's bound decides which null answers would
+// pass.
 TEST(Check, NullAnswersAreJudgedByTheVersionsOwnBound) {
   if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
   const Version& plain = find_version(pass_of<conv3x3::Fprop>(), 1);
@@ -656,14 +658,14 @@ TEST(SourceExcerpt, ShowsTheLineThatAReportBeginsWith) {
   const std::string report = fmt::format("tests/test_check.cpp:{}:3: it is wrong", line);
   EXPECT_EQ(source_excerpt(report), fmt::format("{:5} |   const int line = __LINE__;\n      |   ^\n", line));
   EXPECT_EQ(source_excerpt("tests/test_check.cpp:1: a b"),
-            "    1 | // What the checker accepts and rejects: fill(), compare(), the null-answer gate and guarded "
-            "buffers.\n");
+            "    1 | // Verdicts of the checker: fill(), compare(), the null-answer gate and guarded buffers.\n");
   for (const char* other : {"", "y: 3 of 4 wrong", "tests/no_such.cpp:1: x", "tests/test_check.cpp:999999: x"}) {
     EXPECT_EQ(source_excerpt(other), "") << other;
   }
 }
 
-// A version that a test makes of another one, with another launch. A version that ran for ever is known by its address: static.
+// Returns a copy of a version with another launch. A test keeps the copy static: a version that ran for ever is known
+// by its address.
 Version launching(const Version& v, const std::function<void(const BoundLaunch& right, Stream)>& launch) {
   Version other = v;
   other.def.plans = [&v, launch](const Case& c) -> std::vector<KernelPlan<AnyPass>> {

@@ -1,8 +1,8 @@
-// Every broken kernel of tests/faults must be caught, by what its file says; its correct twin must pass everything.
+// Every broken kernel of tests/faults must be caught by the detectors that its file names; its correct twin must pass.
 //
 // An ordinary build tests wrong values and the emulator's reports. A build with -fsanitize=address,undefined or thread
-// tests that the sanitizer reports the faults that are its own, each in a process of its own, because a sanitizer's
-// report ends the process or its good name. The closing table says what caught what.
+// tests that the sanitizer reports its faults, each in a separate process, because a sanitizer's report ends the
+// process or makes it fail. The closing table lists each fault's detectors.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -33,7 +33,7 @@ constexpr const char* kSanitizer = "ThreadSanitizer";
 constexpr const char* kSanitizer = nullptr;
 #endif
 
-// What the closing table shows: by fault, a cell for each schedule and one for the sanitizer.
+// Cells of the closing table: [fault][schedule or sanitizer].
 std::map<std::string, std::map<std::string, std::string>>& table() {
   static std::map<std::string, std::map<std::string, std::string>> cells;
   return cells;
@@ -63,7 +63,7 @@ struct Outcome {
   int runs = 0;
   int wrong = 0;
   int reports = 0;
-  std::string report;  // the first
+  std::string report;  // the first report
 
   std::string cell() const {
     if (runs == 0) return "";
@@ -98,7 +98,7 @@ struct Child {
   std::string output;
 };
 
-// Runs one kernel in a process of its own; what it prints comes back.
+// Run one kernel in a separate process; returns its output.
 Child run_child(const Entry& entry, bool broken) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   const std::string command = std::string("LADDER_FAULT=") + entry.name +
@@ -148,7 +148,7 @@ TEST_P(Faults, the_correct_twin_passes) {
 
 std::string name_of(const testing::TestParamInfo<Entry>& info) { return info.param.name; }
 
-// The faults that one of two detectors is to catch.
+// Returns the faults that at least one of two detectors must catch.
 std::vector<Entry> faults_for(bool Detectors::*one, bool Detectors::*other) {
   std::vector<Entry> selected;
   for (const Entry& entry : all()) {
@@ -161,7 +161,7 @@ INSTANTIATE_TEST_SUITE_P(All, Faults, testing::ValuesIn(all()), name_of);
 
 #if defined(LADDER_ASAN) || defined(LADDER_TSAN)
 
-// The sanitizer's own summary ("data race a.cu:13 in kernel"), or empty.
+// Returns the sanitizer's summary ("data race a.cu:13 in kernel"), or empty.
 std::string summary(const std::string& output, const std::string& sanitizer) {
   const std::string key = "SUMMARY: " + sanitizer + ": ";
   const std::size_t at = output.find(key);
@@ -175,7 +175,7 @@ std::string summary(const std::string& output, const std::string& sanitizer) {
   return line;
 }
 
-// The same of UndefinedBehaviorSanitizer, which shares the build with AddressSanitizer and may come first.
+// Returns UndefinedBehaviorSanitizer's summary, or empty. It shares the build with AddressSanitizer and may come first.
 std::string undefined_behaviour(const std::string& output) {
   const std::string key = "runtime error: ";
   const std::size_t at = output.find(key);
@@ -230,7 +230,7 @@ TEST_P(PlainFaults, are_caught_by_value_or_report) {
   }
   if (entry.detectors.report) {
     EXPECT_EQ(reports, runs) << entry.fault;
-    // A launch that is refused is so under every schedule.
+    // A refused launch is refused under every schedule.
     EXPECT_TRUE(first.find("[schedule ") != std::string::npos || first.starts_with("invalid launch: "))
         << "a report says how to replay it: " << first;
     EXPECT_NE(first.find(entry.detectors.says), std::string::npos) << first;

@@ -1,4 +1,4 @@
-// The emulator's Hopper units, each against plain loops, and the faults that they must find.
+// The emulator's Hopper units (mbarrier, TMA, wgmma) against plain loops, and the faults that the emulator must find.
 #include <gtest/gtest.h>
 
 #include "core/backend.h"
@@ -46,7 +46,7 @@ std::vector<T> integers(std::size_t count, unsigned seed) {
   return values;
 }
 
-// 256-byte aligned, as device memory is.
+// Array in 256-byte aligned memory, like device memory.
 template <class T>
 class Device {
  public:
@@ -66,7 +66,7 @@ class Device {
 
 // --- mbarrier
 
-// Threads 1.. arrive after storing; thread 0 waits and sums. `turns` phases.
+// Threads 1, 2, .. store and arrive; thread 0 waits and sums. Repeat for `turns` phases.
 __global__ void gather_kernel(int turns, int* sums) {
   LADDER_SHARED(ptx::Mbarrier, full, );
   LADDER_SHARED(ptx::Mbarrier, empty, );
@@ -191,7 +191,7 @@ struct Corner {
   int x[4];
 };
 
-// Copies one box into shared memory and that to `out`, byte for byte.
+// Copy one box to shared memory, then shared memory to `out`, byte for byte.
 template <int kRank>
 __global__ void fetch_kernel(const __grid_constant__ ptx::TensorMap map, Corner corner, int offset, int bytes,
                              unsigned char* out) {
@@ -213,8 +213,8 @@ __global__ void fetch_kernel(const __grid_constant__ ptx::TensorMap map, Corner 
   for (int i = static_cast<int>(threadIdx.x); i < bytes; i += static_cast<int>(blockDim.x)) out[i] = smem[offset + i];
 }
 
-// Where byte `byte` of 128-byte row `row` of a box lies after the box's start, which is row `first` of the swizzle's
-// pattern of eight.
+// Offset, from a box's start, of byte `byte` in 128-byte row `row` under the 128-byte swizzle. The box starts at row
+// `first` of the swizzle's pattern of eight rows.
 int swizzled(int first, int row, int byte) { return row * 128 + ((byte / 16) ^ ((first + row) % 8)) * 16 + byte % 16; }
 
 template <class T>
@@ -279,7 +279,7 @@ TEST(Tma, three_dimensions) {
   }
 }
 
-// As an H200 does it, in its way: an illegal instruction.
+// An H200 refuses such coordinates too, with an illegal instruction.
 TEST(Tma, innermost_coordinates_off_16_bytes_are_refused) {
   const Device<__nv_bfloat16> tensor(std::vector<__nv_bfloat16>(64 * 4));
   const auto map = ptx::make_tensor_map(Dtype::bf16, tensor.data(), {64, 4, 1}, {64, 2, 1});
@@ -369,7 +369,7 @@ TEST(Tma, misuse_is_reported) {
   EXPECT_TRUE(contains(report(TmaMisuse::unwaited), "ended while the copy was in flight"));
 }
 
-// What a thread sees of a copy in flight.
+// Read a copy's destination before and after the wait.
 __global__ void in_flight_kernel(const __grid_constant__ ptx::TensorMap map, float* before, float* after) {
   LADDER_DYN_SMEM(smem);
   LADDER_SHARED(ptx::Mbarrier, full, );
@@ -403,7 +403,7 @@ TEST(Tma, destination_is_nan_until_the_copy_lands) {
 
 // --- wgmma
 
-// An operand in an image of 128-byte rows: its first row, and how many rows its groups of eight lie apart.
+// K-major operand in an image of 128-byte rows: its first row, and the distance in rows of its groups of eight.
 struct Operand {
   int first_row;
   int group_rows;
@@ -411,8 +411,8 @@ struct Operand {
   int row(int i) const { return first_row + i / 8 * group_rows + i % 8; }
 };
 
-// d = a b, in `steps` K steps of 32 bytes, the last half of them in a second group; plus c, where there is one. The image
-// of all operands is laid out in shared memory by plain stores.
+// d = a b (+ c if not null), in `steps` K steps of 32 bytes, the last half of them in a second wgmma group. Plain
+// stores lay out the operands' image in shared memory.
 template <class T, int kN>
 __global__ void multiply_kernel(const T* image, int num_rows, Operand a, Operand b, int steps, const float* c,
                                 float* out) {
@@ -498,16 +498,16 @@ TEST(Wgmma, every_format_width_stride_and_start) {
   check_operands<float, 256>();
 }
 
-// An MN-major operand in an image of 128-byte rows, each 64 of M or N at one k.
+// MN-major operand in an image of 128-byte rows. A row holds 64 elements of M or N at one k.
 struct MnOperand {
   int first_row;
-  int group_rows;  // between groups of eight k
-  int chunk_rows;  // from 64 of M or N to the next
+  int group_rows;  // rows from a group of eight k to the next
+  int chunk_rows;  // rows from 64 elements of M or N to the next
 
   int row(int mn, int k) const { return first_row + k / 8 * group_rows + k % 8 + mn / 64 * chunk_rows; }
 };
 
-// d = a b, in two K steps of 16, each in a group of its own.
+// d = a b with MN-major operands, in two K steps of 16, each in its own wgmma group.
 template <class T, int kN>
 __global__ void multiply_mn_kernel(const T* image, int num_rows, MnOperand a, MnOperand b, float* out) {
   LADDER_DYN_SMEM(smem);
@@ -558,10 +558,10 @@ TEST(Wgmma, mn_major_operands) {
   check_mn_operands<__nv_bfloat16, 64>({0, 8, 1}, {32, 8, 1});
   check_mn_operands<__half, 128>({3, 10, 1}, {40, 8, 32});
   check_mn_operands<__nv_bfloat16, 192>({0, 8, 1}, {37, 10, 1});  // three horizontal taps of a halo tile
-  check_mn_operands<__nv_bfloat16, 192>({5, 8, 1}, {37, 8, 66});  // three vertical ones
+  check_mn_operands<__nv_bfloat16, 192>({5, 8, 1}, {37, 8, 66});  // three vertical taps
 }
 
-// d = a b, a K-major, b MN-major, in four K steps of 16.
+// d = a b with K-major a and MN-major b, in four K steps of 16.
 template <class T, int kN>
 __global__ void multiply_b_mn_kernel(const T* image, int num_rows, Operand a, MnOperand b, float* out) {
   LADDER_DYN_SMEM(smem);
@@ -612,7 +612,7 @@ TEST(Wgmma, only_b_mn_major) {
   check_b_mn_operands<__nv_bfloat16, 128>({3, 8}, {80, 8, 64});
 }
 
-// d = a b, a in registers, which are loaded again after each step's wait.
+// d = a b with a in registers, which are reloaded after each step's wait.
 template <class T, int kN>
 __global__ void multiply_a_registers_kernel(const T* image, int num_rows, Operand a, Operand b, float* out) {
   constexpr int kRowElements = 128 / sizeof(T);
@@ -675,7 +675,7 @@ TEST(Wgmma, a_in_registers) {
   check_a_registers<__nv_bfloat16, 48>({0, 8}, {64, 8});
 }
 
-// All elements are 1, so each sum of eight products is 8, if A's registers are what they were until the wait.
+// All elements are 1, so each sum of eight products is 8 if A's registers stay unchanged until the wait.
 __global__ void change_a_kernel(bool fence_again, int changed_before, float* out) {
   LADDER_DYN_SMEM(smem);
   for (unsigned i = threadIdx.x; i < 64 * 32; i += blockDim.x) reinterpret_cast<float*>(smem)[i] = 1;
@@ -713,8 +713,8 @@ TEST(Wgmma, registers_of_a_are_read_until_the_wait) {
   EXPECT_TRUE(contains(report, "A is in registers, and no wgmma_fence since the last wait"));
 }
 
-// Rows of 64 bytes, the first 64 of them A's and the others B's: d[0] = a b of both K-major, d[1] of both MN-major, in chunks
-// of 32 rows of memory, and d[2] as d[0] has A, in registers, and d[1] has B. Two K steps each.
+// Operands in rows of 64 bytes; the first 64 rows are A, the rest B. d[0] = a b with both K-major. d[1] = a b with both
+// MN-major, in chunks of 32 rows of memory. d[2] = a b with d[0]'s A in registers and d[1]'s B. Two K steps each.
 template <class T, int kN>
 __global__ void multiply_rows_of_64_bytes_kernel(const T* image, float* out) {
   LADDER_DYN_SMEM(smem);
@@ -781,7 +781,7 @@ TEST(Wgmma, rows_of_64_bytes_and_a_in_registers) {
   check_rows_of_64_bytes<__half, 64>();
 }
 
-// The same operands outside of what there is, or off a row's start.
+// MN-major operands that reach outside shared memory or start inside a row.
 __global__ void mn_misuse_kernel(int a_offset, int b_group_stride) {
   LADDER_DYN_SMEM(smem);
   float d[32] = {};
@@ -812,7 +812,7 @@ TEST(Wgmma, tf32_ignores_the_13_low_bits) {
   EXPECT_EQ(out[0], std::bit_cast<float>(std::bit_cast<std::uint32_t>(3.0f) | 0x2000u));
 }
 
-// What the accumulators hold at each step: two groups on d, one on e.
+// Record accumulators d and e at each step of overlapping wgmma groups.
 __global__ void accumulator_steps_kernel(float* seen) {
   LADDER_DYN_SMEM(smem);
   for (unsigned i = threadIdx.x; i < 72 * 64; i += blockDim.x) {
@@ -841,7 +841,7 @@ __global__ void accumulator_steps_kernel(float* seen) {
   look();
   ptx::wgmma_wait<1>();
   ptx::warpgroup_fence_operand(d);
-  look();  // d is there
+  look();  // d is complete
   ptx::wgmma_fence();
   ptx::wgmma_m64<__nv_bfloat16, 8>(d, a, b, true);
   ptx::wgmma_m64<__nv_bfloat16, 8>(e, a, b, true);
@@ -941,8 +941,9 @@ TEST(Wgmma, misuse_is_reported) {
   }
 }
 
-// --- All together: a 3x3 convolution of one image, 64 channels to 64, from one halo tile a patch. One warp copies, two
-// warpgroups multiply; a tile is 16 rows of 8 pixels, a warpgroup's pixels (8x8) are the rows of A, shifted for every tap.
+// --- All units together: a 3x3 convolution of one image, 64 to 64 channels, with one halo tile for each output tile.
+// One warp copies, two warpgroups multiply. A tile is 16 rows of 8 pixels; a warpgroup's 8x8 pixels are the rows of A,
+// shifted for each tap.
 
 enum class Break {
   none,
@@ -1058,7 +1059,7 @@ struct Convolution {
     return y;
   }
 
-  // "right", "wrong", or the fault.
+  // Returns "right", "wrong", or the fault's message.
   std::string run(Break broken) const {
     const auto x_map =
         ptx::make_tensor_map(Dtype::bf16, device_x.data(), {kChannels, kW, kH, 1}, {kChannels, 10, 18, 1});
@@ -1082,8 +1083,8 @@ TEST(HopperPipeline, convolves_under_every_schedule) {
   }
 }
 
-// Runs the broken kernel under asc, desc and four seeds each of random and greedy. It must be caught on `at_least` of them,
-// by a fault that holds one of `signs` or, for the sign "wrong", by its result.
+// Run the broken kernel under asc, desc and four seeds each of random and greedy. At least `at_least` of these
+// schedules must catch it: by a fault whose message contains one of `signs`, or by a wrong result for the sign "wrong".
 void expect_caught(Break broken, const std::vector<std::string>& signs, int at_least) {
   static const Convolution convolution;
   const std::vector<std::string> all = schedules(4);
@@ -1107,7 +1108,7 @@ constexpr const char* kMissedPhase = "and the next one too";
 constexpr const char* kDeadlock = "deadlock";
 constexpr const char* kLeftInFlight = "ended while the copy was in flight";
 
-#if defined(LADDER_TSAN)  // which ends the process, whatever the schedule
+#if defined(LADDER_TSAN)  // TSAN ends the process, under any schedule
 TEST(HopperFaultDeathTest, no_wait_for_the_data_is_a_race) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   constexpr int kRaceStatus = 66;

@@ -1,6 +1,6 @@
-// Every version of a layer, on every problem of the layer's sets ci and edge and on random ones, in each of its dtypes,
-// under every schedule of the backend, with every pattern. On those of ci also whether it gives the same bits every time.
-// ThreadSanitizer, which is slow, has a set of its own: a problem or two in which threads meet.
+// Every version of a layer, on every problem of the layer's sets ci and edge and on random problems, in each of its
+// dtypes, under every schedule of the backend, with every pattern. Problems of ci also test that the bits are the same
+// every time. ThreadSanitizer is slow and has a set of its own: a problem or two in which threads share memory.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -26,24 +26,25 @@
 namespace ladder {
 namespace {
 
-// AddressSanitizer sees the same accesses under every schedule, and nearly the same in every dtype.
+// True with AddressSanitizer, which sees the same accesses under every schedule, and nearly the same in every dtype.
 #if defined(LADDER_ASAN)
 constexpr bool kMemoryOnly = true;
 #else
 constexpr bool kMemoryOnly = false;
 #endif
 
-// Why the version runs nothing here, or empty.
+// Returns the reason why the version cannot run on this device, or empty.
 std::string why_no_device(const Version& v) {
   if (const char* reason = backend::unavailable()) return reason;
   const int arch = backend::device().arch;
   return (v.def.arch_specific ? arch == v.def.min_arch : arch >= v.def.min_arch) ? "" : "another architecture";
 }
 
-// What is wrong with a version: told in full where it shows first, and at the end how often it did.
+// Failures of a version, one entry for each line of its kernel. A failure is printed in full the first time; the end
+// prints counts.
 class Bugs {
  public:
-  // False where `reason` was told before: one of the same line of the kernel, or another without a line.
+  // Returns false if a failure with the same kernel line, or without any line, was printed before.
   bool is_new(const std::string& reason, const Case& c, const std::string& schedule) {
     const std::string place = reason.substr(0, reason.find(' '));
     Bug& bug = bugs_[place.find(".cu:") == std::string::npos ? "without a line:" : place];
@@ -80,13 +81,14 @@ class PrintBugs : public testing::Environment {
 };
 [[maybe_unused]] testing::Environment* const print_bugs = testing::AddGlobalTestEnvironment(new PrintBugs);
 
-// Runs checks of one version, and fails the current test for each that does not pass.
+// Run checks of one version, and fail the current test for each check that does not pass.
 class Checks {
  public:
   explicit Checks(const Version& v) : version_(v) {}
   ~Checks() { backend::set_schedule(backend::schedules().front()); }
 
-  // Under each schedule; the reference computes once. `plan` names one of the version's, empty its default.
+  // Check under each schedule; the reference computes once. `plan` names one of the version's plans; empty is the
+  // default.
   void run(const Case& c, const std::vector<std::string>& schedules, const std::string& plan = {}) {
     std::optional<CheckedCase> checked(std::in_place, c, test::seed());
     for (const std::string& schedule : schedules) run(checked, schedule, plan);
@@ -148,7 +150,7 @@ class Checks {
 
   int num_checked() const { return num_checked_; }
 
-  // The reason for a skip where no check was possible, else empty.
+  // Returns the reason for a skip if no check was possible, else empty.
   std::string skipped() const { return num_checked_ == 0 ? skipped_ : ""; }
 
  private:
@@ -202,8 +204,9 @@ void add_test(const Version& v, const std::string& name, std::function<void(Chec
                         [body = std::move(body), &v] { return new VersionTest(body, v); });
 }
 
-// All schedules for a problem of [ci]. For one of [edge], which are most of the tests' time, the first and another that the
-// seed draws: a race shows on the small problems, an edge's index error under any schedule.
+// Returns all schedules for a problem of [ci]. A problem of [edge] gets the first schedule and another that the seed
+// draws: [edge] takes most of the tests' time, a race shows on the small problems of [ci], and an index error at an
+// edge under any schedule.
 std::vector<std::string> schedules_for(const std::string& set, const NamedCase& named) {
   std::vector<std::string> orders = test::schedules();
   if (kMemoryOnly) return {orders[0]};
@@ -212,7 +215,7 @@ std::vector<std::string> schedules_for(const std::string& set, const NamedCase& 
   return {orders[0], orders[1 + random() % (orders.size() - 1)]};
 }
 
-// All dtypes, or one where the memory alone is looked at: the problems take turns.
+// Returns all dtypes; with kMemoryOnly a single one, which rotates from problem to problem.
 std::vector<Dtype> dtypes_for(const Version& v, std::size_t problem) {
   if (kMemoryOnly) return {v.def.dtypes[problem % v.def.dtypes.size()]};
   return v.def.dtypes;
@@ -228,12 +231,12 @@ void add_named_tests(const Version& v, const std::string& set) {
   }
 }
 
-// Every plan that is no problem's default runs as well: on the problems of [ci] and [edge], until it has run on a few in
-// each dtype. One that never ran fails.
+// Run every plan on problems of [ci] and [edge], also a plan that is no problem's default, until it has run on a few in
+// each dtype. A plan that never ran fails the test.
 [[maybe_unused]] void add_plan_test(const Version& v) {
   if (v.def.plan_names.empty()) return;
   add_test(v, "plans", [&v](Checks& checks) {
-    constexpr int kProblems = test::kSanitized ? 1 : 4;  // of a plan and dtype
+    constexpr int kProblems = test::kSanitized ? 1 : 4;  // for each plan and dtype
     std::vector<std::string> orders = test::schedules();
     if (orders.size() > 2) orders.erase(orders.begin() + 1, orders.end() - 1);
     if (!why_no_device(v).empty()) return checks.skip(why_no_device(v));
@@ -258,7 +261,7 @@ void add_named_tests(const Version& v, const std::string& set) {
   });
 }
 
-// The problems of [ci] that the version runs in the dtype, those with the least work first.
+// Returns the problems of [ci] that the version runs in the dtype, least work first.
 std::vector<Case> supported(const Version& v, Dtype dtype) {
   std::vector<Case> cases;
   for (const NamedCase& named : named_cases(*v.pass, "ci")) {
@@ -269,7 +272,7 @@ std::vector<Case> supported(const Version& v, Dtype dtype) {
   return cases;
 }
 
-// On the two smallest problems of [ci] in each dtype; the smallest many times, in the first dtype.
+// Use the version on the two smallest problems of [ci] in each dtype; the smallest many times, in the first dtype.
 [[maybe_unused]] void add_as_used_test(const Version& v) {
   add_test(v, "as_used", [&v](Checks& checks) {
     constexpr std::size_t kProblems = test::kSanitized ? 1 : 2;
@@ -294,7 +297,7 @@ std::vector<Case> supported(const Version& v, Dtype dtype) {
   });
 }
 
-// Captured once into a graph and replayed twice: the same bits as launched.
+// Capture once into a graph and replay twice: the bits must equal those of launches.
 [[maybe_unused]] void add_graph_test(const Version& v) {
   add_test(v, "graph", [&v](Checks& checks) {
     for (const NamedCase& named : named_cases(*v.pass, "ci")) {
@@ -311,8 +314,8 @@ std::vector<Case> supported(const Version& v, Dtype dtype) {
   });
 }
 
-// A NaN or an infinity in an input shows in the outputs, as with PyTorch: on the problems of [ci] in the first dtype, and on
-// the smallest in the others.
+// A NaN or an infinity in an input shows in the outputs, as with PyTorch: on the problems of [ci] in the first dtype,
+// and on the smallest in the others.
 [[maybe_unused]] void add_non_finite_test(const Version& v) {
   add_test(v, "non_finite", [&v](Checks& checks) {
     if (!why_no_device(v).empty()) return checks.skip(why_no_device(v));
@@ -324,7 +327,8 @@ std::vector<Case> supported(const Version& v, Dtype dtype) {
   });
 }
 
-// The problems whose line of the H200's table names v. A program of some versions lacks others that the table names.
+// Returns the problems for which the H200's table of promoted versions names v. A partial program lacks other named
+// versions.
 std::vector<Case> promoted_problems(const Version& v) {
   const std::string pass = v.pass->path() + "  ";
   const std::string label = fmt::format("  {}  ", v.label());
@@ -340,7 +344,8 @@ std::vector<Case> promoted_problems(const Version& v) {
   return problems;
 }
 
-// What training launches overlaps the kernel in front, all of it: a kernel that does not costs its start and its end again.
+// Every launch of a promoted version must overlap the previous kernel (programmatic dependent launch): a serial launch
+// adds its start and end to a training step.
 [[maybe_unused]] void add_promoted_test(const Version& v) {
   add_test(v, "promoted_overlaps", [&v](Checks& checks) {
     if (backend::kind() == backend::Kind::gpu) return checks.skip("the emulator counts them without running any");
@@ -353,7 +358,8 @@ std::vector<Case> promoted_problems(const Version& v) {
   });
 }
 
-// The version's wait is where it must be, on a GPU; the emulator looks at that in every check.
+// Check on a GPU that the version waits for the previous kernel before its first access. The emulator checks it
+// always.
 [[maybe_unused]] void add_overlap_test(const Version& v) {
   add_test(v, "behind_slow_writer", [&v](Checks& checks) {
     if (backend::kind() == backend::Kind::emulator) return checks.skip("launches do not overlap on the emulator");
@@ -363,7 +369,7 @@ std::vector<Case> promoted_problems(const Version& v) {
   });
 }
 
-// Problems that nobody chose. Of what random() draws, a version with alignments to keep supports one in a hundred.
+// Check random problems. A version with alignment requirements supports one in a hundred of random()'s draws.
 [[maybe_unused]] void add_random_tests(const Version& v) {
   static constexpr int kProblems = test::kSanitized ? 15 : 60;
   static constexpr int kDraws = 20'000;
@@ -373,7 +379,7 @@ std::vector<Case> promoted_problems(const Version& v) {
     int num_problems = 0;
     for (int draw = 0; draw < kDraws && num_problems < kProblems && !testing::Test::HasFailure(); ++draw) {
       const Case problem = v.pass->random(random()).with_dtype(v.def.dtypes[random() % v.def.dtypes.size()]);
-      if (draw > 0 && !why_not(v, problem).empty()) continue;  // the first says why, if none is supported
+      if (draw > 0 && !why_not(v, problem).empty()) continue;  // the first draw reports the reason if none is supported
       checks.run(problem, {orders[random() % orders.size()]});
       num_problems = checks.num_checked();
     }

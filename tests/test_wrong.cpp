@@ -1,6 +1,6 @@
-// Versions that cheat: checks that let one of them pass are broken, and so are those that fail an honest one. Every pass
-// is tried with the cheats that know nothing but its tensors (tests/wrong/generic.cu), on the set ci of its layer, and with
-// those of its own (tests/wrong/<layer>/<pass>.cu), on problems of their own.
+// Versions that cheat. Checks that pass a cheat, or fail an honest version, are broken. Every pass is tried with
+// generic cheats, which know nothing but its tensors (tests/wrong/generic.cu), on its layer's set ci, and with its own
+// cheats (tests/wrong/<layer>/<pass>.cu), on their own problems.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -25,10 +25,10 @@ struct Findings {
   int passed = 0;
   int rejected = 0;
   std::string skipped;  // the reason, if the version cannot run here
-  std::string first;    // the first rejection: by what, and on which problem
+  std::string first;    // the first rejection: its reason and problem
 };
 
-// What checks say of the version in one dtype, up to the first rejection.
+// Returns the checks' findings about the version in one dtype, up to the first rejection.
 Findings findings(const Version& v, const std::vector<Case>& problems) {
   Findings f;
   bool is_first = true;
@@ -65,7 +65,7 @@ void run(const wrong::Cheat& cheat, const std::vector<std::string>& problems) {
     for (int i = 0; i < (cheat.any_problem ? 0 : kRandomProblems); ++i) {
       cases.push_back(cheat.version.pass->random(random()).with_dtype(dtype));
     }
-    // The least work first: most cheats end there, and it is the one that is launched many times.
+    // Sort by work, least first: most cheats are caught on the first case, which is launched many times.
     std::ranges::stable_sort(cases, {}, [](const Case& c) { return c.flops + c.traffic.bytes(); });
     const Findings f = findings(cheat.version, cases);
     if (f.passed + f.rejected == 0) {
@@ -96,7 +96,7 @@ class WrongTest : public testing::Test {
   const wrong::Cheat& cheat_;
 };
 
-// Rounds its inputs in front of the longest sum there is, where bounds that grow with the sum are widest.
+// A cheat that rounds its inputs, tested on the longest sum, where bounds that grow with the sum are widest.
 class RoundedInputsTest : public testing::Test {
  public:
   RoundedInputsTest(const Case& c, const wrong::Cheat& cheat) : case_(c), cheat_(cheat) {}
@@ -117,7 +117,7 @@ Case longest_sum(const Pass& pass) {
   Case longest;
   std::int64_t length = 0;
   for (const ShapeSet& set : shape_sets(pass.layer)) {
-    // [long_sum], where there is one, is for this alone: too long for every version under every schedule.
+    // The set [long_sum], if any, is for this test alone: too long for every version under every schedule.
     if (set.name != "ci" && set.name != "edge" && set.name != "long_sum") continue;
     for (const NamedCase& named : named_cases(pass, set.name)) {
       const Case c = named.problem.with_dtype(Dtype::f32);
@@ -131,12 +131,12 @@ Case longest_sum(const Pass& pass) {
   return longest;
 }
 
-// The generic cheats of every pass here.
+// Generic cheats of every pass in this program.
 std::vector<wrong::Corpus>& generic_corpora() {
   static std::vector<wrong::Corpus> instance = [] {
     std::vector<wrong::Corpus> corpora;
     for (const Pass* pass : all_passes()) {
-      if (versions_of(*pass).empty()) continue;  // are_there_for_every_pass says so
+      if (versions_of(*pass).empty()) continue;  // the test are_there_for_every_pass reports it
       wrong::Corpus corpus{.pass = pass};
       for (const NamedCase& named : named_cases(*pass, "ci")) corpus.problems.push_back(named.problem.text);
       corpus.cheats = wrong::generic_cheats(*pass, corpus.problems);
@@ -188,7 +188,7 @@ TEST(WrongCorpora, are_there_for_every_pass) {
   }
 }
 
-// A version that does not let the tests see what it does, of the honest one of each pass.
+// An honest version of a pass, changed by a test to hide behaviour from the tests' problems.
 struct HiddenCase {
   const Pass* pass;
   Version version = *versions_of(*pass).front();
@@ -219,7 +219,7 @@ TEST(WrongCoverage, a_plan_above_tested_sizes) {
         if (set.name == "ci" || set.name == "edge") tested = std::max(tested, work);
       }
     }
-    if (largest <= tested) continue;  // there is no such plan
+    if (largest <= tested) continue;  // no plan is above the tested sizes
     hidden.version.def.plans = [plans = hidden.version.def.plans, tested](const Case& c) {
       std::vector<KernelPlan<AnyPass>> found = plans(c);
       if (c.with_dtype(Dtype::f32).flops + c.with_dtype(Dtype::f32).traffic.bytes() > tested)
@@ -230,7 +230,7 @@ TEST(WrongCoverage, a_plan_above_tested_sizes) {
   }
 }
 
-// They would be measured.
+// A registered cheat would be benchmarked.
 TEST(WrongCorpora, register_no_version) {
   for (const Version* v : all_versions()) EXPECT_EQ(v->file.find("tests/"), std::string::npos) << v->file;
 }

@@ -1,5 +1,5 @@
-// What a program's branches may do to each other, found by looking rather than running: pairs of operations that nothing
-// orders although both touch the same bytes, and one of them writes.
+// Static race check of a program's branches: pairs of operations without an order that touch the same bytes, at least
+// one of them writing.
 #pragma once
 
 #include <cstddef>
@@ -25,12 +25,12 @@ inline bool touch_the_same(const Program& program, int a, int b) {
   return program.workspace(a) == program.workspace(b);
 }
 
-// "a and b" of each such pair: with `turns`, which may have been spoiled, and the addresses of `program`.
+// Returns "a and b" for each such pair, given `turns`, which a test may have spoiled, and the addresses of `program`.
 inline std::vector<std::string> unordered_pairs(const Program& program, const std::vector<Turn>& turns) {
   const int count = static_cast<int>(turns.size());
-  // By operation: those that have ended before it begins.
+  // ended[i][j]: operation j has ended before operation i begins.
   std::vector<std::vector<bool>> ended(count, std::vector<bool>(count, false));
-  int newest[2] = {kNothing, kNothing};  // by stream
+  int newest[2] = {kNothing, kNothing};  // newest operation of each stream
   std::vector<std::string> found;
   for (int i = 0; i < count; ++i) {
     int& in_front = newest[turns[i].beside ? 1 : 0];

@@ -2,10 +2,10 @@
 
     import torch
 
-    def forward(x):                              # named as the pass; takes those of its inputs that it names
-        return torch.nn.functional.silu(x)       # the output; where there are several {"dx": ..., "dgamma": ...}
+    def forward(x):                              # named like the pass; parameters are names of the pass's inputs
+        return torch.nn.functional.silu(x)       # the output; several outputs: {"dx": ..., "dgamma": ...}
 
-An argument `problem` is the problem's line. What it returns lies in memory as the pass stores it, in its dtype.
+A parameter `problem` gets the problem's line. Returned tensors have the layout and dtype in which the pass stores them.
 """
 
 import importlib.util
@@ -19,9 +19,9 @@ import worker
 
 
 class Own:
-    """What a layer's script has, of a file."""
+    """A layer's script (worker.py) made from the file of the user's own baseline."""
 
-    PASSES = ()  # its functions say
+    PASSES = ()  # unknown until the file is loaded: plans() checks
 
     def __init__(self, file):
         self.file, self.NAME = Path(file), Path(file).name
@@ -45,14 +45,14 @@ class Own:
         return out
 
     def _module(self):
-        """Read anew for each case, as the case before may have been compiled."""
+        """Load the file anew for each case, because the previous case may have compiled its functions."""
         spec = importlib.util.spec_from_file_location("own_baseline", self.file)
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return module
 
     def _named(self, torch, case, out):
-        """{output: tensor}, each of the case's shape and dtype."""
+        """Returns {output: tensor} after checking each shape and dtype against the case."""
         outputs = {each["name"]: each for each in case.tensors if each["role"] != "input"}
         out = out if isinstance(out, dict) else dict(zip(outputs, out if isinstance(out, (tuple, list)) else [out]))
         for name, tensor in out.items():

@@ -1,14 +1,14 @@
 """Turns a trained policy into the file that `./ladder denoise` reads.
 
     policy_export.py policy.ckpt policy.safetensors [--trust-pickle]
-    policy_export.py model.safetensors policy.safetensors    LeRobot's: its tensors as they are, and what config.json beside it says
+    policy_export.py model.safetensors policy.safetensors    LeRobot: tensors unchanged, settings from its config.json
 
-Of a checkpoint of Diffusion Policy: the averaged (EMA) weights of the network where there are any, the normalizer's scales and
-offsets of `obs` and `action`, and of the configuration what shapes do not say: groups, horizon and scheduler. A file of nothing
-but named tensors does as well. Flags fill in what a file does not say, or replace it.
+From a Diffusion Policy checkpoint the script takes the averaged (EMA) weights of the network if there are any, the
+normalizer's scales and offsets of `obs` and `action`, and the settings that shapes do not tell: groups, horizon and
+scheduler. A file of named tensors alone works too. Flags add settings that a file lacks, or replace them.
 
-A .ckpt is a pickle, and a pickle can run any program when it is read. This script reads tensors and plain values only; a
-configuration kept as objects of omegaconf needs them built, which --trust-pickle allows (and pip install omegaconf dill).
+A .ckpt is a pickle, and a pickle can run any program when it is read. This script reads tensors and plain values only.
+A configuration stored as omegaconf objects needs them built: --trust-pickle allows it (and pip install omegaconf dill).
 """
 
 import pickle
@@ -24,7 +24,7 @@ import policy_network as policy
 import unet_common as common
 from worker import Refusal, one_line
 
-# The names of LeRobot's configuration that are not those of diffusers.
+# diffusers' name of each scheduler setting in LeRobot's configuration.
 _LEROBOT_SCHEDULER = {"noise_scheduler_type": "_class_name", **{f: f for f in policy.DEFAULT_SCHEDULER if f[0] != "_"}}
 _SCHEDULERS = ("DDPMScheduler", "DDIMScheduler")
 
@@ -54,7 +54,7 @@ def read_checkpoint(path, trust):
 
 
 def weights_of(checkpoint, path):
-    """({name: tensor}, which) of a workspace's checkpoint or of a state_dict."""
+    """Returns ({name: tensor}, which weights they are) of a workspace's checkpoint or a state_dict."""
     if not isinstance(checkpoint, Mapping):
         raise Refusal(f"{path}: a checkpoint is a dictionary; this is a {type(checkpoint).__name__}")
     held, which = checkpoint, "the only weights that there are"
@@ -70,7 +70,7 @@ def weights_of(checkpoint, path):
 
 
 def at(config, *keys):
-    """What stands in a configuration under the keys, or None."""
+    """Returns config[key][key].., or None if a key is missing."""
     for key in keys:
         if not isinstance(config, Mapping) or config.get(key) is None:
             return None
@@ -79,7 +79,7 @@ def at(config, *keys):
 
 
 def plain(value):
-    """Of omegaconf's containers, JSON's."""
+    """Convert omegaconf's containers to dict and list, which JSON can hold."""
     if isinstance(value, Mapping):
         return {str(key): plain(held) for key, held in value.items()}
     if isinstance(value, (str, int, float, bool, type(None))):
@@ -88,7 +88,7 @@ def plain(value):
 
 
 def told_by_config(config):
-    """{groups, horizon, scheduler, steps} as far as the configuration of a training says them."""
+    """Returns {groups, horizon, scheduler, steps} of a training's configuration; None or {} for a missing setting."""
     scheduler = plain(at(config, "policy", "noise_scheduler") or {})
     target = scheduler.pop("_target_", "")
     if target:
@@ -118,7 +118,7 @@ def json_of(path):
 
 
 def read(path, trust):
-    """(tensors of the file to write, what is told of it, which weights they are)."""
+    """Returns (tensors of the file to write, settings {groups, horizon, scheduler, steps}, which weights they are)."""
     if path.suffix == ".safetensors":
         tensors, metadata = common.load_tensors(path)
         beside = path.with_name("config.json")
@@ -144,7 +144,7 @@ def work(options):
     if kind not in _SCHEDULERS:
         raise Refusal(f"{path}: its scheduler is {kind}, and {' or '.join(_SCHEDULERS)} is wanted")
     metadata = policy.metadata(groups, horizon, scheduler)
-    policy.policy_of(tensors, metadata, path)  # or it says what is wrong
+    policy.policy_of(tensors, metadata, path)  # raises Refusal if tensors and settings do not fit
     common.save_tensors(options.out, tensors, metadata)
     dims = ",".join(map(str, sizes["down_dims"]))
     normalized = [of for of in ("obs", "action") if f"{policy.NORMALIZER}{of}.scale" in tensors]

@@ -1,10 +1,11 @@
-"""Writes tests/golden/policy_tiny.json: predictions and trajectories of the tiny policy in float64, from weights that an integer
-hash makes, so that `./ladder denoise` can be compared without PyTorch and without a GPU.
+"""Writes tests/golden/policy_tiny.json: predictions and trajectories of the tiny policy in float64.
+
+An integer hash makes the weights, so that `./ladder denoise` can be compared without PyTorch and without a GPU.
 
     python3 reference/pytorch/policy_golden.py [--out FILE]
-    python3 reference/pytorch/policy_golden.py --inputs FOLDER    the same policy and inputs as files of ./ladder denoise
+    python3 reference/pytorch/policy_golden.py --inputs FOLDER    the policy and inputs as files of ./ladder denoise
 
-The file's own "about", which stays as it is, says how its numbers are made, down to the bit.
+The file's "about", which this script keeps, specifies how its numbers are made, down to the bit.
 """
 
 import json
@@ -24,7 +25,7 @@ OUT = Path(__file__).resolve().parents[2] / "tests" / "golden" / "policy_tiny.js
 
 
 def inputs():
-    """(observation [n, G], initial [n, horizon, d], noise [steps, n, horizon, d]), fp32 in multiples of 1/256."""
+    """Returns [observation [n, G], initial [n, horizon, d], noise [steps, n, horizon, d]], fp32 multiples of 1/256."""
     held, drawn = policy.tiny(), numpy.random.default_rng(1)
     sample = (BATCH, held.horizon, policy.TINY["input_dim"])
     shapes = (BATCH, policy.TINY["global_cond_dim"]), sample, (policy.TINY_SCHEDULER["num_train_timesteps"], *sample)
@@ -32,7 +33,7 @@ def inputs():
 
 
 def golden():
-    """What the file holds."""
+    """Returns the content of the JSON file."""
     held = policy.tiny()
     parameters = [
         {"name": name, "shape": list(tensor.shape), "first_values": tensor.flatten()[:2].tolist()}
@@ -57,7 +58,7 @@ def golden():
 
 
 def text(told):
-    """JSON with a line a field of the file, a parameter and a step."""
+    """Returns JSON with one line for each field of the file, each parameter and each step."""
     line = json.dumps
 
     def lines(value):

@@ -1,5 +1,5 @@
-"""Diffusion Policy's conditional 1-D U-Net, with the published names of its weights, and the schedulers that sample from it.
-What the policy_*.py scripts share: names, sizes, metadata and made-up weights of policy files.
+"""Diffusion Policy's conditional 1-D U-Net, with the published names of its weights, and the schedulers that sample
+from it. Shared by the policy_*.py scripts: names, sizes, metadata and made-up weights of policy files.
 
 Written from the description of the network, not from the original's source. Local conditioning is not supported.
 """
@@ -18,7 +18,8 @@ from worker import Refusal
 
 
 class TimeEmbedding(nn.Module):
-    """[n] to [n, channels]: sines, then cosines, of channels / 2 frequencies from 1 to 1 / 10000, in the dtype of the frequencies."""
+    """Sinusoidal embedding, [n] to [n, channels]: sines, then cosines, of channels / 2 frequencies from 1 to 1 / 10000.
+    Computed in `dtype`."""
 
     def __init__(self, channels):
         super().__init__()
@@ -31,7 +32,7 @@ class TimeEmbedding(nn.Module):
 
 
 class ConvBlock(nn.Module):
-    """[n, c, l] to [n, k, l]."""
+    """Conv1d, GroupNorm and Mish, [n, c, l] to [n, k, l]."""
 
     def __init__(self, channels, out_channels, taps, groups=8):
         super().__init__()
@@ -77,8 +78,8 @@ class Resample(nn.Module):
 
 
 class ConditionalUnet1D(nn.Module):
-    """The noise in a sample [n, horizon, input_dim] at step t [n], given the observation [n, global_cond_dim]. The weights'
-    dtype is that of the arithmetic; the embedding of t is computed in fp32 at least."""
+    """Network that predicts the noise in a sample [n, horizon, input_dim] at step t [n], given the observation [n,
+    global_cond_dim]. Computes in the dtype of the weights, but the embedding of t in fp32 at least."""
 
     def __init__(
         self,
@@ -105,7 +106,7 @@ class ConditionalUnet1D(nn.Module):
             return nn.ModuleList([residual(channels, out_channels), residual(out_channels, out_channels), resample])
 
         levels = list(zip([input_dim, *down_dims], down_dims))
-        # Declared in the published order, which is that of state_dict.
+        # Modules in the published order, which state_dict follows.
         self.mid_modules = nn.ModuleList(residual(down_dims[-1], down_dims[-1]) for _ in range(2))
         self.diffusion_step_encoder = nn.Sequential(
             TimeEmbedding(embedding),
@@ -139,7 +140,7 @@ class ConditionalUnet1D(nn.Module):
             x = resample(x)
         for block in self.mid_modules:
             x = block(x, cond)
-        for first, second, resample in self.up_modules:  # one level fewer: the first skip is left
+        for first, second, resample in self.up_modules:  # one level fewer than down_modules: skips[0] is unused
             x = torch.cat([x, skips.pop()], dim=1)
             x = resample(second(first(x, cond), cond))
         return self.final_conv(x).transpose(1, 2)
@@ -147,7 +148,7 @@ class ConditionalUnet1D(nn.Module):
 
 # --- The scheduler, in the arithmetic of the package diffusers
 
-# What a file's metadata leave out.
+# Defaults of the settings that a file's metadata leave out.
 DEFAULT_SCHEDULER = {
     "_class_name": "DDPMScheduler",
     "num_train_timesteps": 100,
@@ -162,7 +163,7 @@ DEFAULT_SCHEDULER = {
     "steps_offset": 0,
     "set_alpha_to_one": True,
 }
-# Of those, what these scripts compute; denoise_policy computes more.
+# Settings that these scripts support; denoise_policy supports more.
 SUPPORTED = {
     "beta_schedule": ("linear", "scaled_linear", "squaredcos_cap_v2"),
     "variance_type": ("fixed_small",),
@@ -180,8 +181,8 @@ def cosine_betas(count):
 
 
 class Scheduler:
-    """DDPM or DDIM (eta 0) of `steps` steps. The factors are made in fp32 whatever `dtype` is, as in diffusers, which a step in
-    float32 repeats bit for bit; float64 is the exact answer to the same factors."""
+    """DDPM or DDIM (eta 0) with `steps` steps. The factors are computed in fp32, as in diffusers, for any `dtype`. A
+    float32 step equals diffusers' bit for bit; a float64 step is the exact answer for the same factors."""
 
     def __init__(self, config, kind="ddpm", steps=None, dtype=torch.float32, device="cpu"):
         config = {**DEFAULT_SCHEDULER, **config}
@@ -210,7 +211,7 @@ class Scheduler:
 
     @staticmethod
     def _row(kind, bar, next_bar, t):
-        """The factors of step(): noise's and signal's in x, then those of x0, x, the prediction and the noise in the result."""
+        """Returns the factors of step(): noise and signal in x, then x0, x, prediction and noise in the result."""
         if kind == "ddim":
             factors = next_bar**0.5, 0, (1 - next_bar) ** 0.5, 0
         else:
@@ -225,7 +226,7 @@ class Scheduler:
         return [float(value) for value in ((1 - bar) ** 0.5, bar**0.5, *factors)]
 
     def step(self, x, pred, row, noise):
-        """x after a step; `row` is one of self.rows."""
+        """Returns x after a step; `row` is a row of self.rows."""
         noise_in_x, signal, of_x0, of_x, of_pred, of_noise = row.unbind()
         pred = pred.to(x.dtype)
         x0 = (x - noise_in_x * pred) / signal
@@ -235,7 +236,7 @@ class Scheduler:
 
     @torch.no_grad()
     def trajectory(self, model, observation, initial, noises):
-        """([steps, n, horizon, d] predictions, likewise x after each step) from noises [steps, n, horizon, d]."""
+        """Returns the predictions and x after each step, both shaped like noises [steps, n, horizon, d]."""
         x, preds, states = initial, [], []
         for t, row, noise in zip(self.timesteps, self.rows, noises):
             preds.append(model(x, t.expand(len(x)), observation).to(x.dtype))
@@ -254,8 +255,8 @@ _LEROBOT_BLOCKS = {"conv1": "blocks.0", "conv2": "blocks.1"}
 
 
 def network_tensors(tensors, whence):
-    """The network's tensors by their published names without a prefix, whatever stands before them in `tensors`; LeRobot's
-    names too."""
+    """Returns the network's tensors by their published names, without the prefix that they have in `tensors`. Accepts
+    LeRobot's names too."""
     prefixes = [name[: -len(_LANDMARK)] for name in tensors if name.endswith(_LANDMARK)]
     if len(prefixes) != 1:
         raise Refusal(f"{whence}: {len(prefixes)} tensors are named {_LANDMARK}; a policy's network has one")
@@ -274,7 +275,7 @@ def network_tensors(tensors, whence):
 
 
 def lerobot_name(name):
-    """LeRobot's of a published one."""
+    """Returns LeRobot's name of the tensor with a published name."""
     for theirs, published in _LEROBOT_BLOCKS.items():
         name = name.replace(f".{published}.", f".{theirs}.")
     words = name.split(".")
@@ -284,7 +285,7 @@ def lerobot_name(name):
 
 
 def sizes_of(network, whence):
-    """The arguments of ConditionalUnet1D that the shapes say: all but the groups."""
+    """Returns the arguments of ConditionalUnet1D that follow from the shapes: all but n_groups."""
     try:
         levels = 1 + max(int(name.split(".")[1]) for name in network if name.startswith("down_modules."))
         first = [network[f"down_modules.{level}.0.blocks.0.block.0.weight"].shape for level in range(levels)]
@@ -303,13 +304,13 @@ def sizes_of(network, whence):
 
 
 class Policy:
-    """The module and what its file says around it: horizon, scheduler and normalizer ({} or by NORMALIZER_NAMES)."""
+    """The module and its file's settings: horizon, scheduler and normalizer ({} or tensors by NORMALIZER_NAMES)."""
 
     def __init__(self, module, horizon=16, scheduler=None, normalizer=None):
         self.module, self.horizon, self.scheduler, self.normalizer = module, horizon, scheduler or {}, normalizer or {}
 
     def _scale_and_offset(self, of, like):
-        """For the last dimension of `like`; an observation of several time steps has the same ones for each."""
+        """Returns scale and offset for the last dimension of `like`. All time steps of an observation share them."""
         pair = [self.normalizer.get(f"{NORMALIZER}{of}.{what}") for what in ("scale", "offset")]
         if pair[0] is None:
             return 1.0, 0.0
@@ -329,7 +330,7 @@ class Policy:
 
 
 def policy_of(tensors, metadata, whence):
-    """Of a file's tensors and metadata."""
+    """Returns the Policy of a file's tensors and metadata. `whence` names the file in messages."""
     told = json.loads(metadata.get(METADATA_KEY, "{}"))
     network = network_tensors(tensors, whence)
     module = ConditionalUnet1D(**sizes_of(network, whence), n_groups=told.get("groups", 8))
@@ -346,7 +347,7 @@ def load(path):
 
 
 def metadata(groups, horizon, scheduler):
-    """Of a policy file: what shapes do not say."""
+    """Returns the metadata of a policy file: the settings that shapes do not tell."""
     told = {"groups": groups, "horizon": horizon, "scheduler": scheduler}
     try:
         return {METADATA_KEY: json.dumps(told, allow_nan=False)}
@@ -361,8 +362,8 @@ TINY_SCHEDULER = {**DEFAULT_SCHEDULER, "num_train_timesteps": 10}
 
 
 def hashed(tensor, shape):
-    """Uniform values in [-1, 1), float64: splitmix64(tensor * 2^32 + element) >> 40, over 2^23, minus 1. Elements are counted
-    in PyTorch's order."""
+    """Returns uniform float64 values in [-1, 1): (splitmix64(tensor * 2^32 + element) >> 40) / 2^23 - 1. Elements are
+    numbered in PyTorch's order."""
     count = math.prod(shape)
     z = numpy.uint64(tensor << 32) + numpy.arange(count, dtype=numpy.uint64) + numpy.uint64(0x9E3779B97F4A7C15)
     z = (z ^ z >> numpy.uint64(30)) * numpy.uint64(0xBF58476D1CE4E5B9)
@@ -372,12 +373,12 @@ def hashed(tensor, shape):
 
 
 def hash_weights(module):
-    """Fills the module: tensor number i, in state_dict's order from 0, from hashed(i). fan_in of a transposed convolution, whose
-    weight is [in, out, taps], is outputs * taps."""
+    """Fill the module: tensor number i, in state_dict's order from 0, from hashed(i). A transposed convolution's fan_in
+    is outputs * taps, as its weight is [in, out, taps]."""
     number = {name: i for i, name in enumerate(module.state_dict())}
     return common.fill(module, lambda name, shape: hashed(number[name], shape))
 
 
 def tiny():
-    """What `./ladder denoise --config tiny` has."""
+    """Returns the policy of `./ladder denoise --config tiny`."""
     return Policy(hash_weights(ConditionalUnet1D(**TINY)), scheduler=TINY_SCHEDULER)

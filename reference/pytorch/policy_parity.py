@@ -1,11 +1,12 @@
-"""How far the answers of `./ladder denoise` and PyTorch's are from float64, on equal weights, observations and noise.
+"""Compares the answers of `./ladder denoise` and PyTorch with float64, on equal weights, observations and noise.
 
     policy_parity.py policy.safetensors --json OUT.json
     policy_parity.py --size small --json OUT.json       made-up weights of a published size: tiny, small or large
 
-For each precision and seed: the largest difference of an action after all steps, one observation an answer; and the largest
-difference of the network's prediction at some t, which an answer of one DDIM step without clipping contains. Of each the median
-and the worst over the seeds. Exits with 1 if Ladder's median is more than twice PyTorch's, or its worst more than three times.
+Two distances for each precision and seed: the largest difference of an action after all steps, one observation an
+answer; and the largest difference of the network's prediction at some t, recovered from an answer of one DDIM step
+without clipping. The record has the median and the worst over the seeds. Exits with 1 if Ladder's median is more than
+twice PyTorch's, or its worst more than three times.
 """
 
 import copy
@@ -29,13 +30,14 @@ from worker import Refusal
 
 PROGRAM = f"{Path(__file__).resolve().parents[2] / 'ladder'} denoise"
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-# Of the steps that the scheduler was trained with. Before them x is nearly free of noise and says little of the prediction.
+# Fractions of the scheduler's training steps. At smaller t, x is nearly free of noise and tells little about the
+# prediction.
 PREDICTED_AT = (0.3, 0.6, 0.9)
 SCHEMA = "ladder.policy-parity/1"  # results/SCHEMA.md
 
 
 class Case:
-    """Observations and noise of some seeds, and the scheduler that answers them."""
+    """Observations, initial samples and noise of some seeds, and the scheduler's settings."""
 
     def __init__(self, held, config, kind, steps, seeds):
         self.held, self.config, self.kind, self.steps = held, {**policy.DEFAULT_SCHEDULER, **config}, kind, steps
@@ -51,7 +53,7 @@ class Case:
 
     @torch.no_grad()
     def by_pytorch(self, module, device, at=slice(None)):
-        """Samples [n, horizon, d] of the seeds `at`, in float64; x is fp32 unless the module is float64."""
+        """Returns PyTorch's samples [n, horizon, d] of the seeds `at` as float64. x is fp32 or the module's float64."""
         held = torch.promote_types(next(module.parameters()).dtype, torch.float32)
         scheduler = policy.Scheduler(self.config, self.kind, self.steps, held, device)
         observation = self.held.normalized(self.observation[at].to(held))
@@ -59,7 +61,7 @@ class Case:
         return scheduler.trajectory(module, *inputs)[1][-1].double().cpu()
 
     def by_ladder(self, command, dtype, folder, at=slice(None)):
-        """Likewise."""
+        """Returns the samples of `./ladder denoise`, [n, horizon, d], of the seeds `at` as float64."""
         noise = {"initial": self.initial[at], "steps": self.noise[:, at]}
         common.save_tensors(folder / "noise.safetensors", noise)
         numpy.save(folder / "observation.npy", self.observation[at].numpy())
@@ -80,12 +82,12 @@ class Case:
 
 
 def apart(told, exact):
-    """The largest difference of each seed; NaN counts as far."""
+    """Returns the largest difference of each seed. NaN counts as infinite."""
     return (told - exact).abs().nan_to_num(nan=float("inf")).amax(dim=(1, 2)).tolist()
 
 
 def compared(ours, theirs):
-    """A record's part, of distances to float64."""
+    """Returns the record's entry for two lists of distances to float64, one distance a seed."""
 
     def told(values):
         return {"median": statistics.median(values), "worst": max(values), "all": values}

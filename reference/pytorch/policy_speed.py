@@ -1,17 +1,18 @@
-"""Times of a policy's answers in PyTorch on one GPU: what `./ladder denoise` is compared with.
+"""Times a policy's answers in PyTorch on one GPU, for comparison with `./ladder denoise`.
 
     policy_speed.py --json OUT.json                   every variant, as far as --budget goes
     policy_speed.py --only small_bf16_operators --json OUT.json
     policy_speed.py --max-autotune --json OUT.json    torch.compile searches, for n1 and bf16 alone; cut at 240 seconds
 
-A variant is a size, a precision and a way: `operators` has the operators one by one (`eager`), the network in a CUDA graph with
-the scheduler outside (`graph_network`), and all steps with their noise in one graph (`graph_all`); `compile` has a step compiled
-and all steps in one graph. An answer begins with fresh noise. `ms` is between CUDA events, `host_ms` from the observation in the
-host's memory to the actions there. `streaming` reads and copies the weights that every step needs, those of convolutions and
-norms, 100 times in one graph: the lower bound of 100 steps that keep nothing on chip.
+A variant is a size, a precision and a way to run. `operators` has three: the operators one by one (`eager`), the
+network in a CUDA graph with the scheduler outside (`graph_network`), and all steps with their noise in one graph
+(`graph_all`). `compile` compiles a step and captures all steps in one graph. An answer begins with fresh noise. `ms` is
+the time between CUDA events, `host_ms` the time from the observation in host memory to the actions in host memory.
+`streaming` reads and copies the weights that every step needs (convolutions and norms) 100 times in one graph: the
+lower bound of 100 steps that keep nothing on chip.
 
-A variant is a process of its own, and the record is rewritten after each: what fails or takes too long is recorded with its
-error and with the times that it had by then.
+Each variant runs in a process of its own, and the record is rewritten after each. A variant that fails or takes too
+long is recorded with its error and the times measured until then.
 """
 
 import statistics
@@ -37,12 +38,12 @@ HORIZON, ACTION_DIM, OBSERVATION = 16, 2, 1028
 SAMPLERS = {"ddpm100": ("ddpm", 100), "ddim16": ("ddim", 16), "ddim8": ("ddim", 8)}
 PRECISIONS, WAYS = ("bf16", "fp32", "tf32"), ("operators", "compile")
 STREAMED_STEPS = 100
-LONG = 1.5  # seconds of timed answers of a row
+LONG = 1.5  # seconds: limit of the timed answers of a row
 SCHEMA = "ladder.policy-speed/1"  # results/SCHEMA.md
 
 
 def names(options):
-    """Of the variants, the ones that count first."""
+    """Returns the names of the variants, the most important first."""
     if options.max_autotune:
         return ["small_bf16_max-autotune"]
     return ["streaming", *(f"{size}_{p}_{way}" for p in PRECISIONS for size in sizes(options) for way in WAYS)]
@@ -59,7 +60,7 @@ def module_of(size, device):
 
 
 def step_bytes(module, bytes_each):
-    """Of the weights that every step reads: what depends on t and the observation alone is left out."""
+    """Returns the bytes of the weights that every step reads, without layers of t and the observation alone."""
     apart = ("cond_encoder", "diffusion_step_encoder")
     return bytes_each * sum(
         p.numel() for name, p in module.named_parameters() if not any(part in name for part in apart)
@@ -67,7 +68,7 @@ def step_bytes(module, bytes_each):
 
 
 def step_of(module, scheduler):
-    """A denoising step. One that is compiled does for all samplers: they differ in the factors alone."""
+    """Returns a denoising step. One compiled step serves all samplers, which differ in the factors alone."""
 
     def step(x, t, observation, row, noise):
         return scheduler.step(x, module(x, t.expand(len(x)), observation), row, noise)
@@ -76,7 +77,7 @@ def step_of(module, scheduler):
 
 
 class Answer:
-    """Answers `n` observations of random numbers; the ways share the buffers."""
+    """Answers to `n` random observations. All ways to run share the buffers."""
 
     def __init__(self, module, scheduler, n, compiled):
         self.scheduler = scheduler
@@ -98,7 +99,7 @@ class Answer:
 
     @torch.no_grad()
     def around_the_network(self):
-        """The network in a graph, everything else outside."""
+        """Run the network as a CUDA graph and the scheduler's operators one by one."""
         self.x.normal_()
         for t, row in zip(self.scheduler.timesteps, self.scheduler.rows):
             self.t.copy_(t)
@@ -108,13 +109,13 @@ class Answer:
     def from_host_to_host(self, call):
         self.observation.copy_(self.host, non_blocking=True)
         call()
-        return self.out.cpu()  # waits
+        return self.out.cpu()  # synchronises
 
 
 def row_of(answer, call, options):
-    """Times of one way, n and sampler."""
+    """Returns a row of the record: times of one call, n and sampler."""
     started = time.perf_counter()
-    for _ in range(WARM_UPS + 1):  # captured on the way
+    for _ in range(WARM_UPS + 1):  # the last call captures the graph
         took = time.perf_counter()
         actions = answer.from_host_to_host(call)
         took = time.perf_counter() - took
@@ -132,7 +133,7 @@ def row_of(answer, call, options):
 
 
 def measure(options, device, save):
-    """Saves a record with one more row after each."""
+    """Time all rows of a variant; save the record after each row."""
     size, precision, way = options.variant.split("_")
     speed.refuse_compile_on_cpu(device, compiled=way != "operators")
     torch.backends.cudnn.benchmark = True
@@ -196,7 +197,7 @@ def line_of(name, row):
 
 
 def driver():
-    """Its version, or None."""
+    """Returns the NVIDIA driver's version, or None."""
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.split()[0]
@@ -205,7 +206,7 @@ def driver():
 
 
 def one(options):
-    """The variant that --variant names, in this process."""
+    """Measure the variant of --variant in this process."""
     device = common.device_of(options)
     versions = {**common.versions(device), "driver": driver() if device.type == "cuda" else None}
 
@@ -219,7 +220,7 @@ def every(options, words):
     fixed = {"horizon": HORIZON, "action_dim": ACTION_DIM, "observation": OBSERVATION}
     record = {**common.record_of(SCHEMA), **fixed, "max_autotune": options.max_autotune}
 
-    def failure(name, told):  # of the others, each row was printed when it was there
+    def failure(name, told):  # a successful variant has printed its rows already
         return f"{name:<24} failed after {len(told.get('rows', []))} rows: {told['error']}" if "error" in told else None
 
     return speed.every(__file__, words, options, options.only or names(options), record, failure)

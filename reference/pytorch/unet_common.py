@@ -1,5 +1,5 @@
-"""What the scripts around unet.py share: files written whole or not at all, random weights and inputs, precision, the parts of
-qkv, and errors in one line."""
+"""Helpers of the scripts around unet.py: files written whole or not at all, random weights and inputs, precision, the
+parts of qkv, and errors in one line."""
 
 import argparse
 import contextlib
@@ -22,7 +22,7 @@ from cli.errors import Failure
 
 
 def run(main, *arguments):
-    """A script's exit status: 1 after an error, printed as one line; argparse itself exits with 2."""
+    """Run main and return the script's exit status: 1 after an error, printed as one line. argparse exits with 2."""
     try:
         return main(*arguments) or 0
     except (Refusal, Failure, OSError, ValueError) as error:
@@ -40,8 +40,8 @@ def parser_of(description, config=True):
 
 
 def device_of(options):
-    """The device, made ready: all work of the process goes to one stream of its own, since the default one cannot be captured
-    into a graph, and gradients accumulate on the stream of their forward pass."""
+    """Returns the device, made ready: all work of the process goes to one non-default stream. The default stream cannot
+    be captured into a graph, and gradients accumulate on the stream of their forward pass."""
     wanted = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     if wanted == "cuda" and not torch.cuda.is_available():
         raise Refusal(f"PyTorch {torch.__version__} sees no CUDA device; --device cpu would do without")
@@ -51,7 +51,7 @@ def device_of(options):
 
 
 def versions(device):
-    """For a record: who computed."""
+    """Returns the record's versions: PyTorch, and on a GPU its name, cuDNN and CUDA."""
     told = {"torch": torch.__version__, "device": str(device)}
     if device.type == "cuda":
         told |= {
@@ -63,7 +63,7 @@ def versions(device):
 
 
 def record_of(schema):
-    """The beginning of a record: its schema (results/SCHEMA.md) and the time in UTC."""
+    """Returns the first fields of a record: its schema (results/SCHEMA.md) and the time in UTC."""
     return {"schema": schema, "created": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
 
 
@@ -71,7 +71,7 @@ def record_of(schema):
 
 
 def written(path, write):
-    """`write(aside)` writes a file that then takes the name `path`, or is written through: tools/cli/files.py."""
+    """Call write(aside) and rename the file `aside` to `path`, or write through: tools/cli/files.py."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with files.whole(path) as file:
@@ -90,7 +90,7 @@ def save_tensors(path, tensors, metadata=None):
 
 
 def load_tensors(path):
-    """({name: tensor}, metadata)."""
+    """Returns ({name: tensor}, metadata) of a safetensors file."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -103,7 +103,7 @@ def load_tensors(path):
 
 
 def load_weights(model, path):
-    """Into the model, in its dtype. Refuses a file with other names or shapes, and says which."""
+    """Load a safetensors file into the model, in its dtype. Raises Refusal that names wrong tensors or shapes."""
     try:
         model.load_state_dict(load_tensors(path)[0])
     except RuntimeError as error:
@@ -114,14 +114,15 @@ def load_weights(model, path):
 
 
 def divided(value, fan_in):
-    """The weights and biases of a convolution or linear layer; `fan_in` is the number of elements of its weight's first row."""
+    """Scale weights and biases of a convolution or linear layer by 1 / sqrt(fan_in); fan_in: size of weight[0]."""
     return value / math.sqrt(fan_in)
 
 
 @torch.no_grad()
 def fill(model, drawn, scaled=divided):
-    """Fills every parameter, in state_dict's order, from `drawn(name, shape)`, float64 in [-1, 1]: 1 + value / 4 and value / 4 in
-    GroupNorm, scaled(value, fan_in) in convolutions and linear layers, zeroed ones too; rounded to fp32 once."""
+    """Fill every parameter, in state_dict's order, from drawn(name, shape), float64 in [-1, 1], rounded to fp32 once.
+    GroupNorm gets 1 + value / 4 (weight) and value / 4 (bias). Convolutions and linear layers get scaled(value,
+    fan_in), also the zero-initialised ones."""
     for layer, module in model.named_modules():
         if not isinstance(getattr(module, "weight", None), nn.Parameter):
             continue
@@ -136,13 +137,13 @@ def fill(model, drawn, scaled=divided):
 
 
 def randomise(model, seed):
-    """Fills the model with uniform values: non-zero ones in every tensor."""
+    """Fill every tensor of the model with uniform random values, zero-initialised ones too."""
     drawn = numpy.random.default_rng(seed)
     return fill(model, lambda name, shape: drawn.uniform(-1, 1, shape))
 
 
 def random_batch(drawn, n, side):
-    """{"x0": [n, 3, h, w] fp32 of 256 levels, "t": [n] int64, distinct and 0 and 999 among them, "noise": as x0}."""
+    """Returns {"x0": [n, 3, h, w] fp32 with 256 levels, "t": [n] int64, distinct, with 0 and 999, "noise": like x0}."""
     if not 2 <= n <= 1000:
         raise Refusal(f"{n} images cannot have distinct t with 0 and 999 among them; 2 to 1000 can")
     middle = 1 + drawn.choice(998, n - 2, replace=False)
@@ -157,7 +158,7 @@ def random_batch(drawn, n, side):
 
 
 def images_of(tensor):
-    """[n, 3, h, w] fp32 in [-1, 1] as it is, or of uint8, NHWC or NCHW."""
+    """Convert images to [n, 3, h, w] fp32 in [-1, 1]. uint8 (NHWC or NCHW) is scaled; others are in range."""
     if tensor.dtype != torch.uint8:
         return tensor.float()
     if tensor.shape[-1] == 3 and tensor.shape[-3] != 3:
@@ -169,14 +170,14 @@ def images_of(tensor):
 
 
 def exact_fp32():
-    """No TF32 anywhere: cuDNN's convolutions have it by default."""
+    """Turn TF32 off in convolutions and matrix products. cuDNN's convolutions use it by default."""
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
 
 
 def precision(device, dtype):
-    """A context for the forward pass: nothing for fp32, autocast with fp32 weights for bf16. Its cache of cast weights is off:
-    each is used once, and a cached one would stay in a captured graph."""
+    """Returns a context for the forward pass: empty for fp32, autocast with fp32 weights for bf16. Autocast's cache of
+    cast weights is off: each weight is used once, and a cached weight would stay in a captured graph."""
     if dtype == "fp32":
         return contextlib.nullcontext()
     return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
@@ -186,8 +187,8 @@ def precision(device, dtype):
 
 
 def qkv_parts(name, shape, head_size):
-    """{"q": rows, "k": rows, "v": rows} of a qkv weight or bias (its name, whatever stands before it), in the legacy order
-    [heads][q, k, v][d] of the output dimension; {} of any other tensor."""
+    """Returns {"q": rows, "k": rows, "v": rows} of a tensor whose name ends in .qkv.weight or .qkv.bias, else {}. The
+    output dimension has the legacy order [heads][q, k, v][d]."""
     if not name.endswith((".qkv.weight", ".qkv.bias")):
         return {}
     rows = numpy.arange(shape[0]).reshape(-1, 3, head_size)

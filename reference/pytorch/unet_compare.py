@@ -1,10 +1,13 @@
-"""How far two outputs of unet_parity.py, or of the trainer, are apart: the normalised L2 distance ||a - b|| / ||b|| of every
-tensor, with Q, K and V of a qkv layer apart and K's bias left out (its gradient is mathematically zero).
+"""Compares two outputs of unet_parity.py or of the trainer, tensor by tensor.
+
+The distance is the normalised L2 norm ||a - b|| / ||b||. Q, K and V of a qkv layer count as three tensors. K's bias is
+left out: its gradient is mathematically zero.
 
     unet_compare.py A B                    the worst tensor must be within --limit
-    unet_compare.py A B --reference R      A may be at most twice as far from R as B is in the median tensor, and three times
-                                           in the worst; of a tensor of fewer than 16 elements (the loss, out.2.bias) B's
-                                           distance counts as at least the median of all, for one by chance close to R
+    unet_compare.py A B --reference R      A's distance to R: at most twice B's in the median tensor, three times in the
+                                           worst. In a tensor of fewer than 16 elements (the loss, out.2.bias) B's
+                                           distance counts as at least the median over all tensors: it may be small by
+                                           chance
 
 Exits with 1 if the limit is exceeded, a tensor is missing or anything is not finite.
 """
@@ -22,7 +25,7 @@ FEW_ELEMENTS = 16
 
 
 def pieces(tensors, head_size):
-    """{name: float64 tensor}, qkv layers as three without K's bias."""
+    """Returns {name: float64 tensor}, with a qkv tensor split in three and without K's bias."""
     out = {}
     for name, tensor in tensors.items():
         parts = common.qkv_parts(name, tensor.shape, head_size)
@@ -35,7 +38,7 @@ def pieces(tensors, head_size):
 
 
 def distance(a, b):
-    """||a - b|| / ||b||; 0 where both are zero, NaN where anything is not finite."""
+    """Returns ||a - b|| / ||b||; 0 if both are zero, NaN if an element is not finite."""
     if not (a.isfinite().all() and b.isfinite().all()):
         return float("nan")
     apart, size = (a - b).norm().item(), b.norm().item()
@@ -43,7 +46,7 @@ def distance(a, b):
 
 
 def distances(a, b):
-    """{piece: distance} of two results of pieces()."""
+    """Returns {piece: distance} of two results of pieces()."""
     if a.keys() != b.keys():
         only = sorted(a.keys() ^ b.keys())
         raise common.Refusal(
@@ -56,7 +59,7 @@ def distances(a, b):
 
 
 def ratios(a, b, reference):
-    """{piece: A's distance to the reference / B's}."""
+    """Returns ({piece: A's distance / B's distance}, A's distances, B's distances), all to the reference."""
     far_a, far_b = distances(a, reference), distances(b, reference)
     median = statistics.median(far_b.values())
     out = {}
@@ -67,7 +70,7 @@ def ratios(a, b, reference):
 
 
 def worst_first(values):
-    """NaN before all."""
+    """Returns the names by falling value, NaN first."""
     return sorted(values, key=lambda name: (values[name] == values[name], -values[name]))
 
 

@@ -1,9 +1,10 @@
-"""Writes tests/golden/unet_tiny.json: loss, prediction and gradients of the tiny configuration in float64, from weights and
-inputs that an integer hash makes, so that the trainer can be compared without PyTorch and without a GPU.
+"""Writes tests/golden/unet_tiny.json: loss, prediction and gradients of the tiny configuration in float64.
+
+An integer hash makes weights and inputs, so that the trainer can be compared without PyTorch and without a GPU.
 
     python3 reference/pytorch/unet_golden.py [--out FILE]
 
-The file's own "about", which stays as it is, says how its numbers are made, down to the bit.
+The file's "about", which this script keeps, specifies how its numbers are made, down to the bit.
 """
 
 import json
@@ -28,7 +29,7 @@ OUT = Path(__file__).resolve().parents[2] / "tests" / "golden" / "unet_tiny.json
 
 
 def hash32(x):
-    """Of a uint32 array, to one."""
+    """Returns the hash of each element of a uint32 array."""
     x = x.astype(numpy.uint32)
     x ^= x >> numpy.uint32(16)
     x *= numpy.uint32(0x7FEB352D)
@@ -38,7 +39,7 @@ def hash32(x):
 
 
 def values(stream, shape):
-    """value(stream, element) of a whole tensor, float64."""
+    """Returns value(stream, element) for all elements of a tensor, float64."""
     count = int(numpy.prod(shape))
     if count > 1 << 20 or stream >= 1 << 12:
         raise ValueError(f"stream {stream} of {count} elements runs into another")
@@ -47,7 +48,7 @@ def values(stream, shape):
 
 
 def hash_weights(model):
-    """Into an fp32 model. The scale is rounded to fp32 before it multiplies."""
+    """Fill an fp32 model. The scale is rounded to fp32 before the multiplication."""
     stream_of = {name: stream for stream, (name, _) in enumerate(model.named_parameters())}
 
     def scaled(value, fan_in):
@@ -66,7 +67,7 @@ def hash_batch(config):
 
 
 def sketch(gradient, stream, rows=None):
-    """Norm and projections of a float64 gradient, or of some of its rows."""
+    """Returns the norm and the projections of a float64 gradient, or of some of its rows."""
     at = slice(None) if rows is None else rows
     projections = [
         float((values(stream * PROJECTIONS + FIRST_PROJECTION + index, gradient.shape)[at] * gradient[at]).sum())
@@ -76,10 +77,10 @@ def sketch(gradient, stream, rows=None):
 
 
 def golden():
-    """What the file holds."""
+    """Returns the content of the JSON file."""
     config = unet.CONFIGS[CONFIG]
     model = hash_weights(unet.UNet(config, explicit_attention=True))
-    # A check of the reader's own hash and scales before anything is computed with them.
+    # First values of each parameter, so that a reader can check its own hash and scales before it computes with them.
     first = {
         name: [float(value) for value in parameter.detach().flatten()[:2]]
         for name, parameter in model.named_parameters()

@@ -1,20 +1,22 @@
-"""One training step in PyTorch: loss, gradients, clipping, AdamW and the EMA of the weights, eager or compiled, called or
-replayed as a CUDA graph. Whatever changes from step to step can live on the device, so that a graph need not be remade."""
+"""One training step in PyTorch: loss, gradients, clipping, AdamW and the EMA of the weights, eager or compiled, called
+or replayed as a CUDA graph. Values that change from step to step can live on the device, so that one graph serves all
+steps."""
 
 import torch
 
 import unet_common as common
 from unet_diffusion import Noising, loss_of
 
-WARM_UPS = 3  # calls before a capture: libraries choose their kernels, torch.compile compiles
+WARM_UPS = 3  # calls before the capture, in which libraries choose kernels and torch.compile compiles
 
 
 class Step:
     """The weights, their EMA and AdamW's state, and the step that changes them."""
 
     def __init__(self, model, *, dtype="bf16", lr=1e-4, clip=None, ema_rate=None, compiled=False, compile_options=None):
-        """`model` lies on its device. clip: the gradient norm's bound. ema_rate: a number, or a 0-dimensional tensor on the
-        device that may change between steps; lr likewise, on a CUDA device. compile_options: arguments of torch.compile."""
+        """`model` lies on its device. clip: the gradient norm's bound. ema_rate: a number, or a 0-dimensional tensor on
+        the device that may change between steps; lr likewise, on a CUDA device. compile_options: arguments of
+        torch.compile."""
         self.model, self.dtype, self.clip, self.ema_rate = model, dtype, clip, ema_rate
         self.parameters = list(model.parameters())
         self.device = self.parameters[0].device
@@ -32,8 +34,8 @@ class Step:
         return loss_of(pred, noise)
 
     def __call__(self, x0, t, noise):
-        """x0 and noise [n, 3, h, w] fp32, t [n]: the loss before the update, and the gradient norm (NaN without clipping),
-        on the device. Nothing waits for it."""
+        """Returns the loss before the update and the gradient norm (NaN without clipping), on the device, without
+        synchronising. x0 and noise: [n, 3, h, w] fp32; t: [n]."""
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss_function(x0, t, noise)
         loss.backward()
@@ -58,14 +60,15 @@ class Step:
 
 
 class Graph:
-    """Calls of `function`, which takes nothing and changes tensors in place: the first WARM_UPS as they are, the later ones as
-    replays of one CUDA graph, recorded on the current stream (not the default one: see unet_common.device_of)."""
+    """Wrapper of `function`, which has no arguments and changes tensors in place. The first WARM_UPS calls run it
+    directly; later calls replay one CUDA graph, captured on the current stream (not the default stream: see
+    unet_common.device_of)."""
 
     def __init__(self, function):
         self.function, self.calls, self.graph, self.out = function, 0, None, None
 
     def __call__(self):
-        """What the function returned, at the recording once there is one."""
+        """Returns the function's result; once captured, the capture's result, which replays overwrite."""
         if self.calls < WARM_UPS:
             self.out = self.function()
         else:
@@ -76,7 +79,7 @@ class Graph:
         return self.out
 
     def capture(self):
-        """Records a call, which does not happen."""
+        """Capture a call without running it."""
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
@@ -86,6 +89,6 @@ class Graph:
 
 
 def refuse_graph(device):
-    """Where there is none to capture."""
+    """Refuse a device without CUDA graphs."""
     if device.type != "cuda":
         raise common.Refusal("a CUDA graph needs --device cuda")

@@ -1,21 +1,22 @@
-"""Trains the U-Net in PyTorch, to compare curves with the trainer's: on batches from a file, or on a data file for real.
+"""Trains the U-Net in PyTorch, to compare loss curves with the trainer's: on given batches, or for real on a data file.
 
 Curves, step by step on given batches (explicit attention, fp32 without TF32, or bf16 autocast):
 
     unet_train.py --make-batches 3 --steps 200 --batch 4 --batches B.safetensors [--data FILE]
-    unet_train.py --weights W.safetensors --batches B.safetensors --out LOSSES.json [--dtype bf16] [--perturb K] [--clip 1]
+    unet_train.py --weights W.safetensors --batches B.safetensors --out LOSSES.json [--dtype bf16] [--perturb K]
+                  [--clip 1]
 
-B holds `x0` and `noise` [steps, n, 3, h, w] and `t` [steps, n], or the same a step as `x0.<step>`, `noise.<step>` and `t.<step>`;
-x0 is fp32 in [-1, 1] or uint8, NHWC or NCHW. --perturb K moves every weight to one of its two neighbours in fp32 before
-training: how far apart such runs come is the spread that rounding alone makes.
+B holds `x0` and `noise` [steps, n, 3, h, w] and `t` [steps, n], or a tensor for each step: `x0.<step>`, `noise.<step>`
+and `t.<step>`. x0 is fp32 in [-1, 1] or uint8, NHWC or NCHW. --perturb K moves every weight to one of its two
+neighbours in fp32 before training: the distance between such runs is the spread that rounding alone makes.
 
 For real, on images of a data file, timed (bf16, channels_last):
 
     unet_train.py --data FILE --steps 20000 --batch 32 --compile --graph --clip 1 --ema 0.9999 --out RUN.json --save DIR
 
-Images are taken in shuffled epochs. The held-out loss is the trainer's (train/held_out.h): the same images, time steps and
-noise; the clock stands still while it is taken. DIR gets model.safetensors and ema.safetensors, for the trainer;
---evaluate W.safetensors takes the held-out loss of one of the trainer's.
+Images come in shuffled epochs. The held-out loss is the trainer's (train/held_out.h): the same images, time steps and
+noise. Its time is not counted. DIR gets model.safetensors and ema.safetensors, which the trainer can read.
+--evaluate W.safetensors computes the held-out loss of weights that the trainer wrote.
 """
 
 import math
@@ -35,14 +36,14 @@ from unet_diffusion import Noising, loss_of
 from unet_philox import normals
 from unet_step import WARM_UPS, Graph, Step, refuse_graph
 
-HELD_OUT_SEED = 0x68656C64  # train/held_out.cpp's
+HELD_OUT_SEED = 0x68656C64  # as in train/held_out.cpp
 
 
 # --- Curves on given batches
 
 
 def load_batches(path):
-    """[{"x0", "t", "noise"}], one a step, x0 fp32."""
+    """Returns [{"x0", "t", "noise"}], one dict for each step, x0 in fp32."""
     tensors, _ = common.load_tensors(path)
     steps = len(tensors["x0"]) if "x0" in tensors else sum(name.startswith("x0.") for name in tensors)
 
@@ -63,7 +64,7 @@ def load_batches(path):
 
 
 def make_batches(options, config):
-    """Distinct t in every batch, 0 and 999 among them."""
+    """Write random batches; the t of a batch are distinct and include 0 and 999."""
     drawn = numpy.random.default_rng(options.make_batches)
     batches = [common.random_batch(drawn, options.batch, config.image_size) for _ in range(options.steps)]
     if options.data:
@@ -75,7 +76,7 @@ def make_batches(options, config):
 
 @torch.no_grad()
 def perturb(model, seed):
-    """Every weight to the next fp32 number above or below."""
+    """Move every weight to the next fp32 number above or below."""
     drawn = numpy.random.default_rng(seed)
     for parameter in model.parameters():
         towards = torch.from_numpy(drawn.choice([-math.inf, math.inf], tuple(parameter.shape)).astype(numpy.float32))
@@ -110,7 +111,7 @@ def curve(options, config, device):
 
 
 def told_of(options, names):
-    """The flags of these names, for a record."""
+    """Returns {flag: value} for a record; `names`: flags separated by spaces."""
     return {name: getattr(options, name) for name in names.split()}
 
 
@@ -128,7 +129,7 @@ def save_weights(options, step):
 
 
 def data_of(options, config):
-    """(images to train on, held-out images), uint8 [n, h, w, 3]. The digest is not checked."""
+    """Returns (training images, held-out images), uint8 [n, h, w, 3]. The digest is not checked."""
     head, side = ldata.read_header(options.data), config.image_size
     if head.size != side:
         raise common.Refusal(f"{options.data} has images of {head.size} x {head.size}, the configuration wants {side}")
@@ -137,8 +138,8 @@ def data_of(options, config):
 
 
 class HeldOut:
-    """The held-out images, each at a t of its own, in equal distances over all of them, with noise of the trainer's stream; a batch
-    draws from the offset that is its first image's number."""
+    """Held-out images with evenly spaced t, one t for each image, and noise of the trainer's stream. A batch's noise
+    starts at the stream offset that is its first image's number."""
 
     def __init__(self, images, batch, device):
         if not len(images):
@@ -158,7 +159,7 @@ class HeldOut:
 
     @torch.no_grad()
     def loss(self, model, dtype):
-        """Of the mean image."""
+        """Returns the mean loss over all held-out images."""
         total = 0.0
         for x_t, t, noise in zip(*(tensor.split(self.batch) for tensor in (self.x_t, self.t, self.noise))):
             with common.precision(x_t.device, dtype):
@@ -168,7 +169,7 @@ class HeldOut:
 
 
 def learning_rates(options):
-    """[steps]: rising over --warmup steps, then as --decay says, to zero after the last."""
+    """Returns [steps] learning rates: a linear rise over --warmup steps, then --decay, to zero after the last step."""
     steps, warmup = numpy.arange(options.steps), options.warmup
     rising = numpy.minimum((steps + 1) / warmup, 1.0) if warmup else numpy.ones(options.steps)
     through = numpy.clip((steps - warmup) / max(options.steps - warmup, 1), 0, 1)
@@ -181,14 +182,14 @@ def learning_rates(options):
 
 
 def ema_rates(options):
-    """[steps]: --ema, or with --ema-ramp at first the rate whose half-life is 5 % of the images seen."""
+    """Returns [steps] rates: --ema; with --ema-ramp at most the rate whose half-life is 5 % of the images seen."""
     seen = options.batch * (numpy.arange(options.steps) + 1)
     ramp = 0.5 ** (options.batch / (0.05 * seen))
     return numpy.minimum(ramp, options.ema) if options.ema_ramp else numpy.full(options.steps, options.ema)
 
 
 def shuffled(count, batch, steps, drawn):
-    """Rows of images [steps, batch]: epoch after epoch, each image once in each."""
+    """Returns image numbers [steps, batch], epoch after epoch, with each image once in an epoch."""
     epochs = -(-steps * batch // count)
     return numpy.concatenate([drawn.permutation(count) for _ in range(epochs)])[: steps * batch].reshape(steps, batch)
 
@@ -209,7 +210,7 @@ def real(options, config, device):
 
     images = torch.from_numpy(train).to(device)
     order = torch.from_numpy(shuffled(len(train), options.batch, options.steps, drawn)).to(device)
-    # What changes from step to step lies on the device; AdamW takes a tensor for a learning rate on a GPU only.
+    # Values that change from step to step lie on the device. AdamW takes a tensor as the learning rate on a GPU only.
     lrs, rates = learning_rates(options), ema_rates(options)
     on_gpu = device.type == "cuda"
     lr = torch.tensor(options.lr, device=device) if on_gpu else options.lr
@@ -247,7 +248,7 @@ def real(options, config, device):
         "versions": common.versions(device),
         "evaluations": [evaluate(0)],
     }
-    # Compiling and capturing are timed apart from the steps.
+    # Time compiling and capturing separately from the steps.
     started = waited(device)
     prepared = min(WARM_UPS + 1, options.steps)
     for _ in range(prepared):
@@ -276,7 +277,7 @@ def real(options, config, device):
 
 
 def curve_so_far(record, losses, options):
-    """Means of --window steps."""
+    """Store the loss curve in the record: means over --window steps."""
     full = losses[: len(losses) // options.window * options.window].view(-1, options.window).mean(1)
     record["window"], record["losses"] = options.window, [round(value, 6) for value in full.tolist()]
 

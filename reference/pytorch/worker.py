@@ -1,10 +1,10 @@
-"""What the PyTorch baselines of all layers share: the worker's side of reference/baseline_worker.h, plans captured into
-CUDA graphs, and a timer as bench/timer.h describes it. README.md beside this file says what is measured and how.
+"""Shared code of all layers' PyTorch baselines: the worker's side of reference/baseline_worker.h, plans captured into
+CUDA graphs, and a timer like that of bench/timer.h. README.md beside this file says what is measured and how.
 
-A layer's script has
+A layer's script defines
 
-    plans(torch, case, tensors)     [Plan]; `tensors` are the case's inputs by name, as they lie in memory
-    stored(torch, case, name, out)  an output of a plan as the case stores it
+    plans(torch, case, tensors)     returns [Plan]; `tensors`: the case's inputs by name, in the case's layout
+    stored(torch, case, name, out)  returns a plan's output in the case's layout and dtype
 
 and ends with `worker.main(sys.modules[__name__])`.
 """
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
-_WARM_UPS = 3  # before capture: libraries choose their kernels, torch.compile compiles
+_WARM_UPS = 3  # calls before the capture, in which libraries choose kernels and torch.compile compiles
 _EMPTY_SAMPLES = 15
 _MOST_HOLDS = 12
 _SEARCHES = ("heuristic", "listed", "all")
@@ -32,17 +32,17 @@ _SEARCHES = ("heuristic", "listed", "all")
 class Case:
     layer: str
     pass_name: str
-    problem: str  # its line
+    problem: str  # the problem's line
     search: str
     tensors: list  # {"name", "role", "dtype", "shape", "file"}, in the case's order
-    kept: str = ""  # a plan that an earlier search found best: tried whatever the search
+    kept: str = ""  # best plan of an earlier search: tried in every search
 
     @property
     def words(self):
         return self.problem.split()
 
     def number(self, letter):
-        """That of a word such as g32."""
+        """Returns the number of a word of the problem, such as 32 of g32."""
         return next(
             int(word[len(letter) :]) for word in self.words if word.startswith(letter) and word[len(letter) :].isdigit()
         )
@@ -57,8 +57,8 @@ class Case:
 @dataclass
 class Plan:
     name: str
-    search: str  # the least search that includes it
-    # Does everything that is not timed and returns what is: a function that enqueues work and returns {output: tensor}.
+    search: str  # the smallest search that includes the plan
+    # Prepares everything that is not timed. Returns the timed function: enqueues work, returns {output: tensor}.
     setup: Callable
 
 
@@ -75,7 +75,7 @@ def main(layer):
         parser.error("either a folder, from the bench, or --problem")
     if options.problem:
         return _by_hand(layer, options)
-    # Whatever a library prints must not become an answer.
+    # Send the libraries' prints to stderr, so that they do not become answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     try:
@@ -87,7 +87,7 @@ def main(layer):
 
 
 def serve(questions, answers, make):
-    """Answers lines until there are no more. `make` makes what answers; an exception of its is the first answer."""
+    """Answer lines until there are no more. `make` creates the Plans that answer; its exception is the first answer."""
 
     def say(answer):
         answers.write(json.dumps(answer) + "\n")
@@ -115,7 +115,7 @@ def one_line(error):
 
 
 class Refusal(Exception):
-    """A reason that needs no type in front of it."""
+    """An error whose message is printed without the exception's type."""
 
 
 def imported():
@@ -133,7 +133,7 @@ def imported():
 
 
 class Timer:
-    """Seconds of a CUDA graph from a cold L2, without the time that Python takes to launch it."""
+    """Timer of a CUDA graph with a cold L2, in seconds, without Python's launch overhead."""
 
     def __init__(self, torch):
         self.torch = torch
@@ -157,11 +157,11 @@ class Timer:
             torch.cuda.synchronize()
             if held:
                 return 1e-3 * self.begin.elapsed_time(self.end)
-            self.hold_cycles *= 2  # the stream went on before everything was enqueued: no sample
+            self.hold_cycles *= 2  # the stream was not held back until everything was enqueued: discard the sample
         raise Refusal("the stream cannot be held back for long enough to enqueue a graph")
 
     def captured(self, step):
-        """(graph, what step returned while it was recorded)."""
+        """Returns (graph, the result of step() during the capture)."""
         torch = self.torch
         with torch.cuda.stream(self.stream):
             for _ in range(_WARM_UPS):
@@ -184,17 +184,17 @@ class Plans:
     """The captured plans of the latest case."""
 
     def __init__(self, layer):
-        # One or two kernels a plan: processes to compile them in parallel would take longer to start.
+        # A plan has one or two kernels: starting processes to compile them in parallel would take longer.
         os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
         self.layer = layer
         self.torch = imported()
         self.timer = Timer(self.torch)
         self.case = None
-        self.ready = {}  # name: (graph, {output: tensor}, what keeps its memory)
+        self.ready = {}  # name: (graph, {output: tensor}, step, which keeps the graph's memory alive)
 
     def hello(self):
         torch = f"PyTorch {self.torch.__version__.split('+')[0]}"
-        whose = getattr(self.layer, "NAME", "")  # of a baseline that is no library's
+        whose = getattr(self.layer, "NAME", "")  # set for a user's own baseline only
         return {"library": f"{whose} ({torch})" if whose else torch, "empty_seconds": self.timer.empty_seconds()}
 
     def prepare(self, what):
@@ -204,7 +204,7 @@ class Plans:
     def build(self, tensors):
         torch = self.torch
         self.ready = {}
-        torch.compiler.reset()  # or it would count shapes, and stop compiling
+        torch.compiler.reset()  # else torch.compile reaches its limit of shapes and stops compiling
         gc.collect()
         torch.cuda.empty_cache()
         if self.layer.PASSES and self.case.pass_name not in self.layer.PASSES:
@@ -218,7 +218,7 @@ class Plans:
         for plan in plans:
             reason = ""
             try:
-                with torch.cuda.stream(self.timer.stream):  # gradients are computed on their forward pass's stream
+                with torch.cuda.stream(self.timer.stream):  # autograd runs on the forward pass's stream
                     step = plan.setup()
                 graph, out = self.timer.captured(step)
                 graph.replay()
@@ -243,7 +243,7 @@ class Plans:
         return {}
 
     def outputs(self, name):
-        """Of one replay, as the case stores them."""
+        """Returns {output: tensor} of one replay, in the case's layout and dtype."""
         graph, out, _ = self.ready[name]
         for tensor in out.values():
             tensor.fill_(float("nan"))
@@ -269,8 +269,8 @@ def dtype_of(torch, name):
 
 
 def plans_of(torch, function, tensors, whose="PyTorch", named=lambda out: out):
-    """Plans of one function from tensors by name to outputs by name, or to what `named` makes outputs by name of, for
-    layers without a gradient to prepare: eager first, what a user gets who changes nothing."""
+    """Returns the plans of one function, for layers without a gradient to prepare. The function takes {input: tensor};
+    `named` turns its result into {output: tensor}. Eager is first: the plan of a user who changes nothing."""
 
     def setup(mode):
         step = torch.compile(function, mode=mode, dynamic=False) if mode else function
@@ -289,7 +289,7 @@ def plans_of(torch, function, tensors, whose="PyTorch", named=lambda out: out):
 
 
 def random_tensors(torch, case, shapes):
-    """For trying a script by hand: {name: shape} drawn in the problem's dtype."""
+    """Returns random tensors of {name: shape} in the problem's dtype, for trying a script by hand."""
     dtype = dtype_of(torch, case.words[-1])
     return {name: torch.randn(shape).to(dtype).cuda() for name, shape in shapes.items()}
 

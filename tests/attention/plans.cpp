@@ -1,5 +1,5 @@
-// Every plan of every attention version on every problem of ci and edge that has it, the default and the others; and a
-// single token, which no set has, because dq and dk are zero then and a check would not tell right from wrong.
+// Every plan of every attention version, default or not, on every problem of ci and edge that has the plan. A single
+// token is tested apart: no set has one, because dq and dk are zero then and a check would not tell right from wrong.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ void check_plans(const Pass& pass) {
 TEST(AttentionPlans, Forward) { check_plans(pass_of<attention::Forward>()); }
 TEST(AttentionPlans, Backward) { check_plans(pass_of<attention::Backward>()); }
 
-// Of one token o is v, dv is d_o, and dq and dk are what rounding leaves of zero.
+// A single token has o = v, dv = d_o, and dq = dk = 0 up to rounding.
 TEST(AttentionPlans, SingleToken) {
   if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
   for (const char* line : {"n2 t1 heads3 d32", "n1 t1 heads2 d64"}) {

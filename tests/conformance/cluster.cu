@@ -1,5 +1,5 @@
-// Clusters: ranks, distributed shared memory in every width, atomics, and mbarriers of other blocks. A GPU other than sm_90
-// has none of this: it dumps no values, which the comparison says.
+// Clusters: ranks, distributed shared memory in every access width, atomics, and mbarriers of other blocks. A GPU other
+// than sm_90 has no clusters and dumps no values, which the comparison reports.
 #include "dev/ptx/cluster.h"
 #include "dev/ptx/tma.h"
 #include "tests/conformance/wrappers.h"
@@ -33,7 +33,7 @@ Output ranks() {
 
 LADDER_CONFORMS(cluster_ranks, ranks)
 
-// --- Every block reads all blocks' rows and stores its own into its right neighbour's memory
+// --- Every block reads all blocks' rows and stores its row into its right neighbour's memory
 
 constexpr int kThreads = 64;
 
@@ -59,7 +59,8 @@ __global__ void exchange_kernel(const T* in, T* out) {
   ptx::cluster_wait();
 }
 
-// Of two clusters of `size` blocks: each reads a row, has room for `inbox` rows and writes `rows`.
+// Output of two clusters of `size` blocks. A block reads one row, has shared memory for `inbox` rows and writes `rows`
+// rows.
 template <class T>
 Output exchanged(void (*kernel)(const T*, T*), int size, int inbox, int rows) {
   if (unavailable()) return {.words = {}, .shape = {0}};
@@ -116,7 +117,7 @@ LADDER_CONFORMS(cluster_st_async_4, (async_exchange<std::uint32_t, 8>))
 LADDER_CONFORMS(cluster_st_async_8, (async_exchange<uint2, 4>))
 LADDER_CONFORMS(cluster_st_async_16, (async_exchange<uint4, 2>))
 
-// --- Atomics whose totals depend on no order; sums of floats are of small integers, hence exact
+// --- Atomics with totals that do not depend on the order. Float sums add small integers, hence are exact
 
 __global__ void cluster_atomics_kernel(const std::uint32_t* in, std::uint32_t* out) {
   LADDER_SHARED(unsigned, count, );
@@ -154,8 +155,8 @@ LADDER_CONFORMS(cluster_atomics, cluster_atomics)
 // --- Rows handed round the ring of blocks, ordered by mbarriers alone
 
 __global__ void mbarrier_ring_kernel(const std::uint32_t* in, int turns, std::uint32_t* out) {
-  LADDER_SHARED(ptx::Mbarrier, full, );   // the left neighbour has filled the slot
-  LADDER_SHARED(ptx::Mbarrier, empty, );  // the right neighbour's slot may be filled
+  LADDER_SHARED(ptx::Mbarrier, full, );   // left neighbour has filled the slot
+  LADDER_SHARED(ptx::Mbarrier, empty, );  // right neighbour's slot may be filled
   LADDER_SHARED(std::uint32_t, slot, [kThreads]);
   const unsigned size = ptx::cluster_size();
   const unsigned right = (ptx::cluster_rank() + 1) % size;
@@ -190,7 +191,7 @@ Output mbarrier_ring() {
 
 LADDER_CONFORMS(cluster_mbarrier_ring, mbarrier_ring)
 
-// --- Each block copies a part of the rows into all blocks' memory, turn after turn into the same place
+// --- Each block multicasts a part of the rows into all blocks' memory, every turn to the same place
 
 constexpr int kPartRows = 8;
 

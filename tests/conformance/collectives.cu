@@ -1,4 +1,4 @@
-// Shuffles, votes, matches, reducing barriers and atomics: compared bit for bit.
+// Shuffles, votes, matches, reducing barriers and atomics, compared bit for bit.
 #include "core/device.h"
 #include "tests/conformance/wrappers.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 constexpr unsigned kAll = 0xffffffffu;
 
-// A kernel body run on one warp with a random word a lane; `kWords` words a lane come back.
+// Run Body on one warp. Each lane gets one random 32-bit word and writes kWords words.
 template <int kWords, class Body>
 __global__ void warp_kernel(const std::uint32_t* in, std::uint32_t* out) {
   Body::run(in[threadIdx.x], out + kWords * threadIdx.x);
@@ -101,7 +101,7 @@ Output barriers() {
 
 LADDER_CONFORMS(syncthreads_reductions, barriers)
 
-// Whose totals depend on no order. Sums of floats are of small integers, hence exact.
+// Atomics with totals that do not depend on the order. Float sums add small integers, hence are exact.
 __global__ void atomics_kernel(const std::uint32_t* in, std::uint32_t* out) {
   const std::uint32_t x = in[blockIdx.x * blockDim.x + threadIdx.x];
   atomicAdd(&out[0], x);

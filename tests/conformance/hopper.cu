@@ -1,5 +1,6 @@
-// mbarrier, TMA and wgmma. One kernel moves a box to shared memory and dumps it as it lies there; another multiplies two
-// operands out of one copied tile. A GPU other than sm_90 has none of this: it dumps no values, which the comparison says.
+// mbarrier, TMA and wgmma. One kernel copies a box to shared memory and dumps its raw bytes; another multiplies two
+// operands that lie in one copied tile. A GPU other than sm_90 has none of these units and dumps no values, which the
+// comparison reports.
 #include "dev/ptx/mbarrier.h"
 #include "dev/ptx/tma.h"
 #include "dev/ptx/wgmma.h"
@@ -18,7 +19,7 @@ constexpr Dtype kDtype = sizeof(T) == 4              ? Dtype::tf32
 
 bool unavailable() { return backend::device().arch != 90; }
 
-// --- TMA: boxes of a [3][4][6][kC] tensor from several corners, as they lie in shared memory
+// --- TMA: boxes of a [3][4][6][kC] tensor at several corners, dumped in their shared-memory layout
 
 constexpr int kBoxRows = 5 * 3 * 2;
 constexpr int kBoxWords = kBoxRows * kRowBytes / 4;
@@ -63,15 +64,15 @@ Output tma() {
 LADDER_CONFORMS(tma_bf16, tma<__nv_bfloat16>)
 LADDER_CONFORMS(tma_tf32, tma<float>)
 
-// --- wgmma: one tile of rows, copied in boxes of 128; A and B are windows into it
+// --- wgmma: A and B are windows into one tile of rows, copied in boxes of 128 rows
 
-// What the rows of memory lie along: K for both, M and N, or N for B alone; or K, and A is loaded into registers.
+// Operand layouts: A and B K-major; A and B MN-major; only B MN-major; A and B K-major with A in registers.
 enum class Major { k, mn, b_mn, a_registers };
 
 struct Window {
   int first_row;
-  int group_rows;      // 8: dense; 10: a halo of 1280 bytes a group
-  int chunk_rows = 1;  // of an MN-major operand: 1: the next pixel
+  int group_rows;      // rows from a group of 8 to the next: 8 is dense; 10 is a halo tile, 1280 bytes a group
+  int chunk_rows = 1;  // MN-major only: rows from 64 elements of M or N to the next; 1 is the next pixel
 };
 
 template <class T, int kN, Major kMajor>
@@ -94,7 +95,7 @@ __global__ void wgmma_kernel(const __grid_constant__ ptx::TensorMap map, int box
     return ptx::wgmma_descriptor_mn(smem + window.first_row * kRowBytes + 2 * step * group_bytes, group_bytes,
                                     window.chunk_rows * kRowBytes);
   };
-  [[maybe_unused]] std::uint32_t fragments[4][4];  // of A, a step's
+  [[maybe_unused]] std::uint32_t fragments[4][4];  // A of each K step
   if constexpr (kMajor == Major::a_registers) {
 #pragma unroll
     for (int i = 0; i < 16; ++i) {
@@ -137,13 +138,13 @@ Output wgmma() {
   if (unavailable()) return {.words = {}, .shape = {0}};
   const std::vector<float> values = Inputs().uniforms(kRows * kC, -1, 1);
   std::vector<unsigned char> stored(kRows * kRowBytes);
-  // As fp32 for tf32: the hardware drops the low bits itself.
+  // Store tf32 operands as unrounded fp32: the hardware drops the low bits itself.
   encode(sizeof(T) == 4 ? Dtype::f32 : kDtype<T>, values.data(), values.size(), stored.data());
   DeviceArray<unsigned char> in(stored);
   const auto map = ptx::make_tensor_map(kDtype<T>, in.get(), {kC, kRows, 1}, {kC, 128, 1});
   const Window windows[][2] = {
       {{0, 8}, {128, 8, 66}}, {{3, 8}, {133, 8}}, {{11, 10}, {130, 8}}, {{400, 8}, {21, 10}}, {{23, 10}, {26, 10}}};
-  // Sums of up to 64 products below 1: fp32 in any order, with the tensor cores' truncation.
+  // The tolerance covers up to 64 products below 1, summed in fp32 in any order and with the tensor cores' truncation.
   Output output{.words = {}, .shape = {5, kThreads, kN / 2}, .absolute = 1e-4, .relative = 0};
   for (const auto& window : windows) {
     DeviceArray<float> out(kThreads * kN / 2);
@@ -154,12 +155,12 @@ Output wgmma() {
   return output;
 }
 
-// --- wgmma: rows of shared memory that threads wrote under the swizzle of their width, the first 64 of them A's and the others
-// B's. Both K-major, both MN-major, and A in registers beside an MN-major B.
+// --- wgmma: operands written to shared memory by threads, with the swizzle of the row width. The first 64 rows are A,
+// the rest B. Both K-major, both MN-major, and A in registers with an MN-major B.
 
 template <class T, int kN, int kBytes>
 __global__ void wgmma_rows_kernel(const std::uint32_t* in, float* out) {
-  constexpr int kWords = kBytes / 4;  // of a row
+  constexpr int kWords = kBytes / 4;  // words of a row
   LADDER_DYN_SMEM(smem);
   for (int i = threadIdx.x; i < (64 + kN) * kWords; i += kThreads) {
     const int row = i / kWords;

@@ -1,5 +1,5 @@
-// mma.sync and wmma. Sums are compared within the bound of core/check.h, with |a b| <= 1: 4 sqrt(K) 2^-23 K, and in fp16
-// with half a unit in the last place of the accumulator on either side.
+// mma.sync and wmma. Sums are compared within the bound of core/check.h for |a b| <= 1: 4 sqrt(K) 2^-23 K. fp16
+// accumulators get half a unit in the last place on either side on top.
 #include <cmath>
 
 #include "dev/ptx/mma.h"
@@ -12,8 +12,8 @@ namespace wmma = nvcuda::wmma;
 
 double sum_bound(int k) { return 4 * std::sqrt(static_cast<double>(k)) * 0x1p-23 * (k + 1); }
 
-// Registers are filled straight from random words that hold numbers in [-1, 1): which element a register is does not
-// matter to the comparison, that both machines take it for the same one does.
+// Draw a register with two numbers in [-1, 1). The fragment element that a register holds does not matter, as long as
+// the GPU and the emulator agree on it.
 template <class T>
 std::uint32_t pair_of(Inputs& inputs) {
   auto element = [&] {
@@ -43,7 +43,7 @@ struct F16 {
 };
 struct Tf32 {
   static constexpr int kDepth = 8;
-  // With low bits set, which the hardware is to ignore.
+  // Draw fp32 with low mantissa bits set, which the hardware must ignore.
   static std::uint32_t draw(Inputs& inputs) { return std::bit_cast<std::uint32_t>(inputs.uniform(-1, 1)); }
   static __device__ void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
     ptx::mma_m16n8k8_tf32(d, a, b);

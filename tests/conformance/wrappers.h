@@ -1,5 +1,5 @@
-// Conformance: every function that has a GPU and an emulated branch, alone in a small kernel, on fixed random inputs. The
-// same program built for either backend dumps what the kernels compute, and the dumps are compared.
+// Conformance: every function that has a GPU and an emulated branch, alone in a small kernel, on fixed random inputs.
+// The same program, built for either backend, dumps the kernels' results; the two dumps are compared.
 #pragma once
 
 #include <bit>
@@ -11,12 +11,12 @@
 
 namespace ladder::conformance {
 
-// What a wrapper's kernel computed: 32-bit words, fp32 patterns if a tolerance is given. Two outputs agree if, for every
+// Result of a wrapper's kernel: 32-bit words, fp32 patterns if a tolerance is given. Two outputs agree if, for every
 // word, the bits are equal, or |x - y| <= absolute + relative * max(|x|, |y|), or both are NaN.
 struct Output {
   std::vector<std::uint32_t> words;
   std::vector<int> shape;
-  double absolute = 0;  // both 0: bit for bit
+  double absolute = 0;  // both tolerances 0: compare bit for bit
   double relative = 0;
 };
 
@@ -26,9 +26,9 @@ struct Wrapper {
 };
 
 bool add(std::string name, Output (*run)());
-const std::vector<Wrapper>& all();  // by name
+const std::vector<Wrapper>& all();  // sorted by name
 
-// SplitMix64 from a fixed seed: the same inputs on every machine.
+// SplitMix64 with a fixed seed: the same inputs on every machine.
 class Inputs {
  public:
   std::uint64_t bits() {
@@ -53,7 +53,8 @@ class Inputs {
   std::uint64_t state_ = 2026;
 };
 
-// fp32 patterns where conversions go wrong: zeros, subnormals, ties, largest numbers, infinities, NaNs; then random ones.
+// fp32 patterns that break conversions (zeros, subnormals, ties, largest numbers, infinities, NaNs), then random
+// patterns.
 std::vector<float> awkward_floats(int count);
 
 template <class T>

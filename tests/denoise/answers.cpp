@@ -1,4 +1,4 @@
-// What an answer depends on, and what it does not.
+// Inputs that a policy's answer depends on (observation, seed, number, units), and settings that must not change it.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -27,7 +27,7 @@ using test::kFp32Limit;
 using Floats = std::vector<float>;
 using How = PolicyOptions::Run;
 
-// Made-up numbers around 0, of a size that noise and observations have.
+// Made-up numbers around 0, with magnitudes like those of noise and observations.
 Floats made(std::size_t count, int seed) {
   Floats values(count);
   for (std::size_t i = 0; i < count; ++i) values[i] = std::sin(1.7f * static_cast<float>(i) + 3.1f * seed) * 1.4f;
@@ -40,7 +40,7 @@ Floats part(const Floats& values, std::size_t begin, std::size_t count) {
   return {values.begin() + begin, values.begin() + begin + count};
 }
 
-// One that an emulator answers from in a second.
+// Tiny policy with fewer channels: the emulator computes an answer in a second.
 PolicyFile small_policy(std::vector<int> dims) {
   PolicyFile file = tiny_policy();
   file.network.dims = std::move(dims);
@@ -54,7 +54,7 @@ DenoisingSteps steps(const PolicyFile& file, const char* kind = "ddpm", int coun
   return {scheduler_of(file.scheduler, kind, notes), count};
 }
 
-// Three steps of a small policy, unless said otherwise, each made of what the parameter says.
+// Answers of a small policy, by default with three steps. The parameter says what a step is made of (--use).
 class Answers : public test::NeedsDevice, public testing::WithParamInterface<std::string> {
  protected:
   Floats answer(const PolicyOptions& options, const Floats& observations, std::int64_t seed = 5,
@@ -98,7 +98,8 @@ TEST_P(Answers, HaveNoiseOfTheirSeedAndNumber) {
   EXPECT_GT(farthest(of(6, 0), first), 1e-2);
 }
 
-// Tables of coefficients whose answer is the first noise, or that of one step: all of them are streams of their own.
+// Coefficient tables that make the answer equal the initial noise or the noise of one step. Each noise is a separate
+// stream.
 TEST_P(Answers, HaveNoiseThatNoOtherAnswerHas) {
   std::set<float> distinct;
   std::size_t count = 0;
@@ -139,7 +140,7 @@ TEST_P(Answers, OfThreeObservationsAreThreeAnswers) {
 TEST_P(Answers, OfANormalizedPolicyAreInTheRobotsUnits) {
   const Floats plain = answer({}, observation(1));
   Floats raw = observation(1);
-  // Ten numbers of two steps; all of these are exact in fp32.
+  // The observation is two time steps of ten numbers, which share scale and offset. All products are exact in fp32.
   file_.observation = {.scale = Floats(10, 0.5f), .offset = Floats(10, 0)};
   file_.action = {.scale = {0.25f, 4}, .offset = {0, 0}};
   for (float& value : raw) value *= 2;
@@ -161,7 +162,7 @@ TEST_P(Answers, AreNoneWhereANumberIsNotFinite) {
     EXPECT_NE(message_of<Failure>([&] { policy.answer(spoiled, 5, 0); }).find("number 7 of observation 0 is"),
               std::string::npos);
   }
-  // Weights that are finite and overflow: before a normalisation, and in the step of the scheduler, which would clamp it.
+  // Finite weights that overflow before a normalisation, and in the scheduler's step, which would clamp the overflow.
   const nn::PublishedWeights weights = file_.weights;
   for (const char* name : {"final_conv.0.block.0.weight", "final_conv.1.bias"}) {
     file_.weights = weights;
@@ -174,8 +175,8 @@ TEST_P(Answers, AreNoneWhereANumberIsNotFinite) {
   EXPECT_EQ(copied(policy.answer(observation(1), 5, 0)), right);
 }
 
-// Networks of other sizes against the reference in double, by what a step makes of their prediction: with the coefficients of
-// a step of DDIM whose result is the prediction.
+// Networks of other sizes against the reference in double. The coefficients of a DDIM step whose result is the
+// prediction make the prediction visible in the answer.
 struct Sizes {
   const char* name;
   nn::Unet1dConfig config;
@@ -205,7 +206,7 @@ TEST_P(Networks, PredictWhatTheReferenceDoes) {
                           part(observations, i * observed, observed));
       EXPECT_LT(farthest(part(found, i * each, each), expected), kFp32Limit) << policy.step();
     }
-    if (policy.step().find("policy/step has none") != std::string::npos) break;  // all others would be the same
+    if (policy.step().find("policy/step has none") != std::string::npos) break;  // further kinds of step are the same
   }
 }
 
@@ -242,9 +243,9 @@ INSTANTIATE_TEST_SUITE_P(
                            .groups = 2}}),
     [](const auto& info) { return std::string(info.param.name); });
 
-// A prediction's error is some sqrt(3 * 30) roundings, three in each of 30 stages, of 2^-9 in bf16 and 2^-12 in fp16 (half the
-// unit roundoff, as a root mean square). Three steps, of time steps 6, 3 and 0, multiply it by 2 altogether, and the largest of
-// 32 errors is three times the usual one.
+// A prediction's error is some sqrt(3 * 30) roundings, three in each of 30 stages, of 2^-9 in bf16 and 2^-12 in fp16
+// (half the unit roundoff, as a root mean square). Three steps, at time steps 6, 3 and 0, multiply the error by 2
+// altogether. The largest of 32 errors is three times the typical error.
 double rounding_limit(Dtype dtype) {
   if (dtype == Dtype::f32) return kFp32Limit;
   return 6 * (dtype == Dtype::f16 ? 0x1p-12 : 0x1p-9) * std::sqrt(90.0);
@@ -257,7 +258,7 @@ TEST_P(Answers, In16BitsAreNearThoseInFp32) {
   }
 }
 
-// A program's tensors on the device, and what is enqueued with them.
+// Tensors of a program on the device, and the launches that use them.
 class OnDevice {
  public:
   OnDevice(Policy& policy, Dtype dtype, const Floats& observations, const Floats& initial, const Floats& noise)
@@ -300,7 +301,7 @@ class OnDevice {
   std::unique_ptr<OwnedRegion> condition_, initial_, rounded_, steps_;
 };
 
-// In 16 bits the network begins with a copy of its own, which is that of the noise given last.
+// A 16-bit network starts from its own copy of x, which must be the copy of the noise given last.
 TEST_P(Answers, BeginWithTheNoiseGivenLast) {
   constexpr std::size_t kEach = 16 * 2;
   for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {

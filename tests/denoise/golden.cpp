@@ -1,4 +1,4 @@
-// The tiny policy against numbers of reference/pytorch/policy_golden.py, which are computed in float64.
+// The tiny policy against float64 numbers of reference/pytorch/policy_golden.py.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,7 +40,8 @@ TEST(Golden, NamesShapesAndMadeUpWeightsAreThoseOfPyTorch) {
   }
 }
 
-// The reference of the other tests, which has none of the FiLM table, of packing, of channels last.
+// Check the double-precision reference that the other tests use. It has no FiLM table, no packing and no channels-last
+// layout.
 TEST(Golden, TheReferenceInDoublePredictsTheSame) {
   const json told = golden();
   const PolicyFile tiny = tiny_policy();
@@ -51,7 +52,7 @@ TEST(Golden, TheReferenceInDoublePredictsTheSame) {
   EXPECT_LT(farthest(found, flat(told["ddpm"]["prediction"][0][1])), 1e-11);
 }
 
-// Of a scheduler; what a step is made of.
+// Parameters: scheduler, and what a step is made of (--use).
 class Trajectory : public test::NeedsDevice,
                    public testing::WithParamInterface<std::tuple<const char*, std::string>> {};
 

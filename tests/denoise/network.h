@@ -1,4 +1,4 @@
-// The U-Net of Diffusion Policy in double, straight from its formulas.
+// Diffusion Policy's U-Net in double precision, straight from its formulas.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,8 @@
 
 namespace ladder::denoise::test {
 
-// What the network predicts for one sample x [horizon, action_dim] at time step t, given an observation, which is normalised.
+// Returns the network's prediction for one sample x [horizon, action_dim] at time step t, given a normalised
+// observation.
 std::vector<double> predicted(const nn::Unet1dConfig& config, const nn::PublishedWeights& weights,
                               const std::vector<double>& x, int t, const std::vector<float>& observation);
 

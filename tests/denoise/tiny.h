@@ -1,4 +1,4 @@
-// What tests of policies share.
+// Shared helpers of the policy tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,14 +23,14 @@ class NeedsDevice : public testing::Test {
   }
 };
 
-// The project's bar for fp32 actions beside float64's. Of a prediction, roundings make about u sqrt(stages terms), with
-// u = 2^-24, some 30 stages one after the other and sums of up to 1280 terms: 1.2e-5 of numbers of size 1.
+// Limit for the difference of fp32 actions from float64. Rounding changes a prediction by about u sqrt(stages terms),
+// with u = 2^-24, some 30 stages in sequence and sums of up to 1280 terms: 1.2e-5 for numbers of size 1.
 inline constexpr double kFp32Limit = 2e-5;
 
-// Versions that tests register have numbers from this one on.
+// First number of versions that tests register.
 inline constexpr int kFirstMadeUp = 90;
 
-// What a step may be made of, in the words of --use: the network's operations, or a version of policy/step.
+// Kinds of a denoising step, in the words of --use: "off" for the network's operations, or a version of policy/step.
 inline std::vector<std::string> kinds_of_steps() {
   std::vector<std::string> words = {"off"};
   for (const Version* version : versions_of(pass_of<policy::Step>())) {
@@ -39,7 +39,7 @@ inline std::vector<std::string> kinds_of_steps() {
   return words;
 }
 
-// The numbers of nested lists, row by row.
+// Flatten nested lists to their numbers, row by row.
 inline std::vector<double> flat(const nlohmann::json& value) {
   if (!value.is_array()) return {value.get<double>()};
   std::vector<double> all;
@@ -50,7 +50,7 @@ inline std::vector<double> flat(const nlohmann::json& value) {
   return all;
 }
 
-// Written so that NaN counts as far, and another number of values too.
+// Largest difference of two sequences; infinite for NaN or different lengths.
 template <class A, class B>
 double farthest(const A& a, const B& b) {
   if (a.size() != b.size() || a.empty()) return INFINITY;

@@ -1,5 +1,5 @@
-// Schedules and samplers against the package diffusers: tests/golden/diffusion_constants.json, which
-// tools/dev/make_diffusion_constants.py makes.
+// Schedules and samplers against the package diffusers: tests/golden/diffusion_constants.json, written by
+// tools/dev/make_diffusion_constants.py.
 #include "dev/diffusion/scheduler.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ const Json& golden() {
   return constants;
 }
 
-// In double, of a case's words; those that it lacks are the defaults.
+// Returns a case's configuration, computed in double. Missing words take their defaults.
 SchedulerConfig config_of(const Json& known) {
   SchedulerConfig config{.clip_sample = known.value("clip", true)};
   config.beta_schedule = known.value("betas", "linear") == "cosine" ? Betas::cosine : Betas::linear;
@@ -58,7 +58,7 @@ TEST(Schedule, PosteriorVariance) {
     EXPECT_NEAR(schedule.posterior_variance(t),
                 schedule.betas[t] * (1 - schedule.alphas_cumprod[t - 1]) / (1 - schedule.alphas_cumprod[t]), 1e-16);
   }
-  // A step of the whole process has its variance.
+  // A step's sigma is the root of the posterior variance if the table has all kTimesteps steps.
   const SchedulerConfig config{.in_double = true};
   const std::vector<Step> table = scheduler_table(config, scheduler_timesteps(config, kTimesteps));
   for (const int t : {1, 10, 999}) {
@@ -78,7 +78,7 @@ TEST(Timesteps, EqualDiffusers) {
   EXPECT_THROW(scheduler_timesteps({}, 1001), UsageError);
 }
 
-// What a kernel computes of the table's fp32 coefficients, in double and in fp32.
+// The step that a kernel computes from the table's fp32 coefficients, in double or fp32.
 template <class Real>
 Real stepped(const Step& s, Real x, Real eps, Real noise) {
   const Real clip = s.clip;
@@ -94,7 +94,7 @@ void expect_steps(const Json& known, const SchedulerConfig& config) {
     const double eps = constants["eps"][i];
     const double noise = constants["noise"][i];
     const double expected = known["x"][i];
-    // Relative to the terms of the sum: where x0 is not clamped, 1 / sqrt(alpha_bar) is up to 1e4 (cosine) or 157.
+    // Scale by the terms of the sum: where x0 is not clamped, 1 / sqrt(alpha_bar) is up to 1e4 (cosine) or 157.
     const double scale =
         1 + std::abs(step.x0_weight) * std::min<double>(step.x0_scale * (std::abs(x) + std::abs(eps)), step.clip);
     EXPECT_NEAR(stepped<double>(step, x, eps, noise), expected, 1e-6 * scale) << known.dump();

@@ -1,5 +1,5 @@
-// Every version of a sampler's step against the package diffusers in fp32: tests/golden/scheduler_steps.json, which
-// tools/dev/make_diffusion_constants.py makes.
+// Every version of a sampler's step against the package diffusers in fp32: tests/golden/scheduler_steps.json, written
+// by tools/dev/make_diffusion_constants.py.
 #include "dev/diffusion/scheduler.h"
 
 #include <fmt/format.h>
@@ -53,7 +53,7 @@ HostTensors inputs_of(const Case& c, const std::vector<Step>& table) {
   return inputs;
 }
 
-// x after each step, always of the same x.
+// Returns x after each step of the table, every step starting from the same x.
 std::vector<float> stepped(const Version& v, const Case& c, HostTensors inputs) {
   const Kernel kernel = plan(v, c);
   DeviceTensors tensors(c, inputs, kernel.workspace_bytes);
@@ -71,10 +71,10 @@ std::vector<float> stepped(const Version& v, const Case& c, HostTensors inputs) 
   return after;
 }
 
-// With what is clamped of unit size, the largest difference; else its ratio to the result. The differences are less what
-// no digits are left for in diffusers itself: its direction is the root of 1 - next - sigma^2, which a sigma off by one
-// unit in the last place moves by sigma^2 / direction of those units. Its square roots on a CPU are MKL's, a fifth of which
-// are off by one.
+// Returns the largest difference from diffusers: absolute with clamping, since x0 is then of unit size, else relative
+// to the result. Each difference is reduced by diffusers' own cancellation error: its direction is sqrt(1 - next -
+// sigma^2), and a sigma off by one unit in the last place moves the direction by sigma^2 / direction of such units.
+// diffusers' square roots on a CPU are MKL's, a fifth of which are off by one unit.
 double largest_difference(const std::vector<float>& after, const Json& known, const std::vector<Step>& table) {
   const auto expected = known["x"].get<std::vector<double>>();
   if (after.size() != expected.size()) return std::numeric_limits<double>::infinity();
@@ -112,8 +112,8 @@ TEST(Scheduler, EveryVersionsStepsEqualDiffusers) {
   fmt::print("largest difference from diffusers {:.1e}\n", largest);
 }
 
-// Rows that a wrong schedule would make are found: alpha_bar of another next time step, noise after the last one, terms
-// that are scaled before they are subtracted (on the host, as no kernel can be told to).
+// The comparison finds rows of a wrong schedule: alpha_bar of another next time step, noise after the last step, terms
+// scaled before the subtraction (computed on the host, as no kernel has such a switch).
 TEST(Scheduler, TheComparisonFindsWrongRows) {
   const Json& known = golden()["cases"][0];
   const std::vector<int> timesteps = scheduler_timesteps(config_of(known), 100);
@@ -139,7 +139,7 @@ TEST(Scheduler, TheComparisonFindsWrongRows) {
   SchedulerConfig in_double = config_of(known);
   in_double.in_double = true;
   EXPECT_GT(difference(scheduler_table(in_double, timesteps), false), 1e-6);
-  // Two time steps further down instead of one.
+  // Skip one time step: the row leads two time steps down instead of one.
   for (std::size_t i = 0; i + 2 < timesteps.size(); ++i) {
     wrong[i] = scheduler_table(config_of(known), {timesteps[i], timesteps[i + 2]})[0];
     EXPECT_GT(difference(wrong, false), 1e-3) << i;
@@ -160,7 +160,7 @@ TEST(Scheduler, TimestepsEqualDiffusers) {
   }
 }
 
-// A robot must not move on NaN: none becomes a number by being clamped.
+// A robot must not move on NaN: clamping must not turn NaN into a number.
 TEST(Scheduler, NanStaysNan) {
   if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
   const SchedulerConfig config{};
@@ -248,7 +248,7 @@ TEST(Scheduler, BadStepsAreRefused) {
     config.eta = eta;
     EXPECT_THROW(scheduler_table(config, {900, 800}), UsageError) << eta;
   }
-  // At eta 1 rounding may leave less than nothing for the direction: one step from noise alone.
+  // Rounding may make the square of the direction negative at eta 1: one step from noise alone.
   config = {.kind = SchedulerKind::ddim, .beta_schedule = Betas::cosine, .eta = 1};
   for (const Step& step : scheduler_table(config, {999, 499})) EXPECT_TRUE(std::isfinite(step.pred_weight));
 }

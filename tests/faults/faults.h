@@ -1,5 +1,5 @@
-// Deliberately broken kernels. Each file beside this one holds one kernel with one fault, switched by a template
-// parameter, so that the broken kernel and its correct twin differ in nothing else.
+// Deliberately broken kernels. Each file in this folder holds one kernel with one fault. A template parameter switches
+// the fault, so that the broken kernel and its correct twin differ in nothing else.
 #pragma once
 
 #include <bit>
@@ -11,27 +11,27 @@
 
 namespace ladder::faults {
 
-// What has to catch a fault. Several may; every one that is named must.
+// Detectors that must catch a fault. Every named detector must; others may.
 struct Detectors {
   bool value = false;   // a wrong result under at least one schedule
   bool report = false;  // the emulator's Fault, under every schedule
   bool asan = false;
   bool tsan = false;
-  const char* says = "";  // the report, among other words
+  const char* says = "";  // words that the report must contain
   bool slow = false;      // run under one schedule only
 };
 
 struct Entry {
   const char* name;
-  const char* fault;  // in words
+  const char* fault;  // description
   Detectors detectors;
-  bool (*run)(bool broken);  // launches the kernel; true if its result is right
+  bool (*run)(bool broken);  // launches the kernel; returns true if its result is right
 };
 
 bool add(const Entry& entry);
-const std::vector<Entry>& all();  // by name
+const std::vector<Entry>& all();  // sorted by name
 
-// Device memory whose end is watched: by AddressSanitizer where it is there, else by an inaccessible page.
+// Device memory with a guarded end: AddressSanitizer's red zone in such a build, else an inaccessible page.
 template <class T>
 class Guarded {
  public:

@@ -1,5 +1,5 @@
-// What files say of themselves in words: the configuration of a training, after a 't', and a policy's metadata, after any
-// other byte.
+// Fuzz the JSON that files hold. The first byte selects: after 't' a training's configuration, after any other byte a
+// policy's metadata.
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -15,13 +15,13 @@ namespace {
 
 using nlohmann::json;
 
-// A configuration that is taken comes back from its own text.
+// An accepted configuration must survive the round trip through its own text.
 void read_training(const std::string& text) {
   const json made = parse_object(text, "it").get<train::TrainingConfig>();
   if (json(json::parse(made.dump()).get<train::TrainingConfig>()) != made) std::abort();
 }
 
-// The header of a small policy, and all its tensors, which are zeros.
+// Returns a small policy's file: header with this metadata, and all tensors zero.
 std::string policy_with(const std::string& metadata) {
   const nn::Unet1dConfig small = {.horizon = 16, .dims = {8, 16}, .step_channels = 8, .observation = 6, .groups = 8};
   json header;

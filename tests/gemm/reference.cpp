@@ -22,7 +22,7 @@ Case make(const std::string& line) {
   return pass_of<P>().parse(line);
 }
 
-// `values` in the order of the case's tensors, those that are only written left out.
+// Reference outputs for `values`, in the order of the case's tensors without the outputs.
 ExpectedOutputs answer(const Case& c, std::vector<std::vector<float>> values) {
   values.resize(c.tensors.size());
   return reference_outputs(c, HostTensors(c.tensors, std::move(values)));
@@ -63,7 +63,7 @@ TEST(GemmReference, HandComputedGradients) {
 }
 
 TEST(GemmReference, SiluAtKnownPoints) {
-  // Worked out to 20 digits elsewhere.
+  // Known values, computed to 20 digits elsewhere.
   const std::pair<float, double> known[] = {
       {1, 0.7310585786300049}, {-1, -0.2689414213699951}, {-3, -0.14227761953270035}, {0, 0}, {40, 40}};
   for (const auto& [z, y] : known) {
@@ -71,13 +71,14 @@ TEST(GemmReference, SiluAtKnownPoints) {
   }
 }
 
-// z is made of three parts, of which the activation must see all.
+// z has three parts (product, bias, residual), and the activation must see their sum.
 TEST(GemmReference, SiluComesLast) {
   const double y = answer(make<gemm::Fprop>("m1 n1 k1 bias residual silu"), {{2}, {3}, {-5}, {-2}}).at(0).value.at(0);
   EXPECT_NEAR(y, -0.2689414213699951, 1e-14);
 }
 
-// All products of a row of a and a row of b, terms outermost and from the last to the first, in long double.
+// Products of all rows of a with all rows of b, [rows][cols], in long double; the outermost loop runs over the terms,
+// backwards.
 std::vector<double> outer_products(int rows, int cols, int terms, const auto& a, const auto& b) {
   std::vector<long double> sums(std::size_t(rows) * cols);
   for (int t = terms; t-- > 0;) {
@@ -98,7 +99,7 @@ void expect_near(const Case& c, const Expected& checked, const std::vector<doubl
   }
 }
 
-// Element [m][k] of x, whose columns from `split` on lie in a tensor of their own.
+// Element [m][k] of x. With a split, columns from `split` on lie in x_rest.
 float x_at(const Problem& p, const HostTensors& in, int m, int k) {
   if (p.split == 0) return in["x"][m * p.k + k];
   return k < p.split ? in["x"][m * p.split + k] : in["x_rest"][m * (p.k - p.split) + k - p.split];
@@ -159,8 +160,8 @@ TEST(GemmReference, AgreesWithOuterProductsOnRandomShapes) {
   }
 }
 
-// The gradients are those of the loss <dy, z>: z is linear in x, w and bias, so the difference of two losses is a gradient
-// to the last bits, whatever the step.
+// Gradients of the loss <dy, z>. z is linear in x, w and bias, so the difference of two losses is a gradient to the
+// last bits, for any step size.
 TEST(GemmReference, GradientsAreThoseOfTheForwardFormula) {
   const Problem p{.m = 5, .n = 4, .k = 3, .bias = true};
   const Case fprop = make<gemm::Fprop>(p.str());
@@ -199,7 +200,7 @@ TEST(GemmReference, GradientsAreThoseOfTheForwardFormula) {
   expect_gradient("bias", of_weights.at(1));
 }
 
-// The magnitude of an activated element bounds what an error of its sum makes of it.
+// An activated element's magnitude must bound the effect of an error in its sum.
 TEST(GemmReference, MagnitudeOfSiluFollowsItsSlope) {
   for (const float z : {-60.0f, -20.0f, -5.0f, -1.28f, -0.1f, 0.5f, 3.0f, 30.0f}) {
     const Expected y = answer(make<gemm::Fprop>("m1 n1 k1 silu"), {{z}, {1}}).at(0);
@@ -222,7 +223,7 @@ TEST(GemmReference, TellsNullAnswersApart) {
   EXPECT_TRUE(make<gemm::Wgrad>("m8 n8 k8 silu").integers_exact);
 }
 
-// Hand-computed: 0x1.921fb6p1 has 24 bits, of which a part takes 8, rounded to nearest.
+// Hand-computed: 0x1.921fb6p1 has 24 bits; each bf16 part takes 8 of them, rounded to nearest.
 TEST(GemmBf16Parts, KnownValues) {
   float parts[3];
   gemm::bf16_parts(0x1.921fb6p1f, parts);
@@ -239,7 +240,7 @@ TEST(GemmBf16Parts, ThreeAreExactAndTwoHaveSixteenBits) {
   std::mt19937_64 random(test::seed());
   std::normal_distribution<float> normal;
   for (int i = 0; i < 10000; ++i) {
-    // The last of 24 bits is far above bf16's least subnormal number, 2^-133.
+    // The last of value's 24 bits is far above bf16's smallest subnormal number, 2^-133.
     const float value = std::ldexp(normal(random), static_cast<int>(random() % 180) - 80);
     float three[3], two[2];
     gemm::bf16_parts(value, three);
@@ -250,7 +251,7 @@ TEST(GemmBf16Parts, ThreeAreExactAndTwoHaveSixteenBits) {
   }
 }
 
-// Where TF32 is allowed, fp32 tensors may be multiplied so; other dtypes are what they were.
+// allow_tf32 permits TF32 products of fp32 tensors and changes nothing for other dtypes.
 TEST(GemmProblem, AllowTf32IsOfFp32Alone) {
   const auto rounded = [](const Case& c) { return written(c.tensors).front()->intermediate; };
   EXPECT_EQ(rounded(make<gemm::Fprop>("m8 n8 k8 allow_tf32")), Dtype::tf32);

@@ -1,5 +1,6 @@
-// What groupnorm's backward v12 and later leave in their workspace for their second kernel: sums with a ready flag beside each, which whoever
-// takes them takes away. A launch on the workspace of another one must see none of that one's sums.
+// Ready flags of groupnorm/backward v12 and later. The first kernel leaves sums in the workspace, each with a ready
+// flag; the second kernel takes the sums and clears both. A launch on the workspace of an earlier launch must see
+// none of its sums.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// The reference of groupnorm against hand-computed numbers, a formula that shares no code with it, and finite differences.
+// The reference of groupnorm against hand-computed numbers, a formula that shares no code with it, and finite
+// differences.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +26,7 @@ std::string null_answer(const Case& c, Pattern pattern) {
 }
 
 TEST(GroupnormReference, HandComputedGroups) {
-  // Two pixels of two groups of one channel: 1, 3 and 10, 20. Means 2 and 15, variances 1 and 25.
+  // Two pixels, two groups of one channel. Values 1, 3 and 10, 20; means 2 and 15, variances 1 and 25.
   const Case c = forward("n1 h1 w2 c2 g2");
   const ExpectedOutputs r = reference_outputs(c, HostTensors(c.tensors, {{1, 10, 3, 20}, {2, 3}, {100, 200}}));
   const double one = 1 / std::sqrt(1 + 1e-5);
@@ -39,7 +40,7 @@ TEST(GroupnormReference, HandComputedGroups) {
 }
 
 TEST(GroupnormReference, PartsOfXAreOneImage) {
-  // Two pixels of one group of two channels, 1, 3 and 2, 6, which lie in two tensors.
+  // Two pixels (1, 3) and (2, 6), one group of two channels. Channel 0 lies in x, channel 1 in x_rest.
   const Case c = forward("n1 h1 w2 c2 g1 no-affine split1");
   HostTensors in(c.tensors);
   in["x"] = {1, 2};
@@ -50,7 +51,7 @@ TEST(GroupnormReference, PartsOfXAreOneImage) {
   for (std::size_t i = 0; i < centred.size(); ++i) {
     EXPECT_NEAR(y[0].value[i], centred[i] / std::sqrt(3.5 + 1e-5), 1e-9);
   }
-  // As gradients of a whole x.
+  // The gradient equals that of an undivided x.
   const Case whole = backward("n1 h1 w2 c2 g1 no-affine"), parts = backward("n1 h1 w2 c2 g1 no-affine split1");
   const auto gradient = [](const Case& c, const std::vector<float>& x, const std::vector<float>& rest) {
     HostTensors in(c.tensors);
@@ -63,14 +64,14 @@ TEST(GroupnormReference, PartsOfXAreOneImage) {
   EXPECT_EQ(gradient(parts, {1, 2}, {3, 6}), gradient(whole, {1, 3, 2, 6}, {}));
 }
 
-// A single element is normalised to 0, so that z is beta, and y what the activation makes of it.
+// Returns activation(z): a single element is normalised to 0, so that the pre-activation is beta = z.
 double activated(const std::string& word, float z) {
   const Case c = forward("n1 h1 w1 c1 g1 " + word);
   return reference_outputs(c, HostTensors(c.tensors, {{7}, {5}, {z}})).at(0).value.at(0);
 }
 
 TEST(GroupnormReference, ActivationsAtKnownPoints) {
-  // At 1, -1 and -3, worked out to 20 digits elsewhere.
+  // Values at 1, -1 and -3, computed to 20 digits elsewhere.
   struct Known {
     const char* word;
     double one, minus_one, minus_three;
@@ -90,7 +91,7 @@ TEST(GroupnormReference, ActivationsAtKnownPoints) {
   }
 }
 
-// One group at a time, gathered into an array of its own, in long double.
+// Normalise one group at a time, gathered into an array, in long double. Returns z, before the activation.
 std::vector<double> normalised(const Problem& p, const HostTensors& inputs) {
   std::vector<double> z(p.elements());
   const int width = p.c / p.g;
@@ -142,7 +143,7 @@ TEST(GroupnormReference, AgreesWithGroupsOneByOne) {
   }
 }
 
-// The loss whose gradient with respect to y is dy.
+// Returns the loss <dy, y>, whose gradient with respect to y is dy.
 double loss(const Problem& p, const HostTensors& inputs, const std::vector<float>& dy) {
   const ExpectedOutputs r = reference_outputs(forward(p.str()), inputs);
   double sum = 0;
@@ -164,7 +165,8 @@ double slope(const Problem& p, HostTensors inputs, const std::vector<float>& dy,
   return (4 * difference(kStep) - difference(2 * kStep)) / 3;
 }
 
-// Backward inputs as forward ones, with x, gamma and beta on a grid on which the steps are exact in fp32.
+// Convert backward inputs to forward inputs, with x, gamma and beta rounded to a grid on which the steps are exact in
+// fp32.
 HostTensors on_grid(const Problem& p, HostTensors& backward_inputs) {
   constexpr float kGrid = 0x1p-10f;
   HostTensors inputs(groupnorm::Forward::tensors(p));
@@ -178,8 +180,8 @@ HostTensors on_grid(const Problem& p, HostTensors& backward_inputs) {
   return inputs;
 }
 
-// Whether steps are small beside what they change: no group so narrow that a step crosses much of it, and all of z far
-// enough from ReLU's kink to stay on its side.
+// Returns true if finite differences are accurate: no group has so small a deviation that a step crosses much of it,
+// and all of z is far enough from ReLU's kink to stay on its side.
 bool is_smooth(const Problem& p, const HostTensors& inputs) {
   const std::vector<double> rstd = groupnorm::statistics(p, inputs.values[0]).rstd;
   const double steepest = *std::max_element(rstd.begin(), rstd.end());
@@ -247,7 +249,7 @@ TEST(GroupnormReference, ConstantAnswersDoNotDiscriminate) {
   EXPECT_NE(null_answer(blind, Pattern::normal).find("every output"), std::string::npos);
 }
 
-// What the words ask for, of the plain problem's dx.
+// addend2 and embedding change dx and de only by sums over the plain problem's dx.
 TEST(GroupnormReference, AddendsAndRowsAreOfThePlainGradient) {
   const std::string plain = "n2 h3 w4 c6 g2 silu";
   const Case added = backward(plain + " addend2");
@@ -270,7 +272,7 @@ TEST(GroupnormReference, AddendsAndRowsAreOfThePlainGradient) {
   for (std::size_t i = 0; i < de.size(); ++i) EXPECT_NEAR(found[i], de[i], 1e-12) << i;
 }
 
-// Around a mean of 1e4 deviations fp32 statistics that are not taken about a pivot are wrong by more than the bound.
+// fp32 statistics without a pivot are wrong by more than the bound at a mean of 1e4 deviations.
 TEST(GroupnormReference, LargeMeansLeaveNoRoomForTheirRounding) {
   const Case c = forward("n1 h16 w16 c8 g2 mean20000 no-affine");
   const auto& p = problem_of<groupnorm::Forward>(c);
@@ -287,7 +289,7 @@ TEST(GroupnormReference, LargeMeansLeaveNoRoomForTheirRounding) {
   EXPECT_GT(wrong, p.elements() / 2);
 }
 
-// Long sums of terms with either sign end near zero; the bound must still tell them from it.
+// Long sums of terms with either sign end near zero; the bound must still tell them from zero.
 TEST(GroupnormReference, LargeCasesCanTell) {
   for (const Pattern pattern : {Pattern::normal, Pattern::integer}) {
     EXPECT_EQ(null_answer(backward("n32 h64 w64 c4 g2 silu"), pattern), "");

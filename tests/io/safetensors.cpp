@@ -1,4 +1,4 @@
-// The safetensors format: what is written comes back, and what is wrong with a file is said in one line.
+// The safetensors format: written tensors come back, and every defect of a file gets a one-line message.
 #include "io/safetensors.h"
 
 #include <fmt/format.h>
@@ -38,7 +38,7 @@ void write(const std::filesystem::path& path, const std::vector<StoredTensor>& t
   writer.finish();
 }
 
-// A file with this header in front of `num_bytes` bytes of data.
+// Returns a file's text: length, header and `num_bytes` bytes of data.
 std::string made(const std::string& header, std::size_t num_bytes) {
   const std::uint64_t length = header.size();
   std::string text(8, '\0');
@@ -52,7 +52,7 @@ std::string entry(const std::string& name, const std::string& dtype, const std::
 
 class SafetensorsTest : public testing::Test {
  protected:
-  // What is wrong with a file of this text, all of these words being said.
+  // Expect an error for a file of this text, with all of `words` and the file's name in the message.
   void expect_refused(const std::string& text, const std::vector<std::string>& words) {
     put(file_, text);
     const std::string message = message_of<Failure>([&] { SafetensorsFile{file_}; });
@@ -308,7 +308,7 @@ TEST_F(SafetensorsTest, EveryKindOfDamageIsNamed) {
   expect_refused(one(R"("a":{"dtype":7,"shape":[2],"data_offsets":[0,8]})"), {"dtype that is not a word"});
   expect_refused(one(R"("a":{"dtype":"F32","shape":[2],"data_offsets":[0,4,8]})"), {"not two numbers"});
   expect_refused(one(R"("a":{"dtype":"F32","shape":[2],"data_offsets":[0,1e300]})"), {"instead of a whole number"});
-  // The name is too long for std::string's own buffer, so that a string that is destroyed twice shows.
+  // A name too long for std::string's inline buffer shows a string that is destroyed twice.
   const std::string name(40, 'n');
   for (const char* wrong : {"-1", "1.5", "1e3", "18446744073709551616", "\"8\"", "true", "null"}) {
     for (const char* offsets : {"[{},8]", "[0,{}]", "[{0},{0}]"}) {

@@ -1,4 +1,5 @@
-// The reference of layernorm against hand-computed numbers, a formula that shares no code with it, and finite differences.
+// The reference of layernorm against hand-computed numbers, a formula that shares no code with it, and finite
+// differences.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +21,7 @@ Case forward(const std::string& line) { return pass_of<layernorm::Forward>().par
 Case backward(const std::string& line) { return pass_of<layernorm::Backward>().parse(line); }
 
 TEST(LayernormReference, HandComputedRows) {
-  // 1, 3 and 10, 20: means 2 and 15, variances 1 and 25.
+  // Rows 1, 3 and 10, 20: means 2 and 15, variances 1 and 25.
   const Case c = forward("m2 n2");
   const ExpectedOutputs r = reference_outputs(c, HostTensors(c.tensors, {{1, 3, 10, 20}, {2, 3}, {100, 200}}));
   const double one = 1 / std::sqrt(1 + 1e-5);
@@ -59,7 +60,7 @@ TEST(LayernormReference, AShiftOfARowChangesNothingButItsMean) {
   }
 }
 
-// One row at a time in long double, from the mean of squares.
+// Another formula: one row at a time in long double, variance from the mean of squares.
 TEST(LayernormReference, AgreesWithAnotherFormula) {
   const Case c = forward("m4 n77 eps0.5");
   const auto& p = problem_of<layernorm::Forward>(c);
@@ -80,7 +81,7 @@ TEST(LayernormReference, AgreesWithAnotherFormula) {
   }
 }
 
-// The loss whose gradient with respect to y is dy.
+// Returns the loss <dy, y>, whose gradient with respect to y is dy.
 double loss(const Problem& p, const HostTensors& inputs, const std::vector<float>& dy) {
   const ExpectedOutputs r = reference_outputs(forward(p.str()), inputs);
   double sum = 0;
@@ -108,7 +109,8 @@ TEST(LayernormReference, GradientsAreFiniteDifferencesOfTheForwardFormula) {
     const Case c = backward(line);
     const auto& p = problem_of<layernorm::Backward>(c);
     HostTensors given = fill(c, Pattern::normal, random());
-    // On a grid on which the steps are exact in fp32, and with rows wide enough that a step crosses little of them.
+    // Round to a grid on which the steps are exact in fp32, and widen the rows' spread so that a step crosses little of
+    // it.
     for (float& x : given["x"]) x = std::round(x * 1024) / 1024;
     for (float& gamma : given["gamma"]) gamma = std::round(gamma * 1024) / 1024;
     for (int row = 0; row < p.m; ++row) given["x"][row * p.n] = 4, given["x"][row * p.n + 1] = -4;
@@ -131,7 +133,7 @@ TEST(LayernormReference, GradientsAreFiniteDifferencesOfTheForwardFormula) {
   }
 }
 
-// dx is orthogonal to a shift of its row, and all but orthogonal to a scaling of it.
+// dx is orthogonal to a shift of its row, and nearly orthogonal to a scaling of its row.
 TEST(LayernormReference, DxOfARowAddsUpToNothing) {
   const Case c = backward("m5 n64");
   const HostTensors in = fill(c, Pattern::normal, test::seed());
@@ -148,8 +150,8 @@ TEST(LayernormReference, DxOfARowAddsUpToNothing) {
   }
 }
 
-// Around a mean of 1e4 deviations a mean that is rounded to fp32 before it is subtracted is wrong by more than the bound,
-// and nothing is left of a variance as the mean of squares less the square of the mean.
+// Means of 1e4 deviations: a mean rounded to fp32 before the subtraction is wrong by more than the bound, and a
+// variance computed as the mean of squares minus the squared mean loses all digits.
 TEST(LayernormReference, LargeMeansLeaveNoRoomForTheirRounding) {
   const Case c = forward("m2 n1024 mean20000");
   const HostTensors in = fill(c, Pattern::normal, test::seed());
@@ -186,7 +188,7 @@ TEST(LayernormReference, ConstantAnswersDoNotDiscriminate) {
   EXPECT_EQ(discriminating(backward("m1 n3")), "yyn");
 }
 
-// Of each pattern: long rows of one distribution would all have one mean and one deviation.
+// Rows must differ in each pattern: long rows of one distribution would all have the same mean and deviation.
 TEST(LayernormInputs, RowsDifferFromEachOther) {
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
     const Case c = forward("m7 n2000").with_dtype(dtype);
@@ -203,7 +205,7 @@ TEST(LayernormInputs, RowsDifferFromEachOther) {
   }
 }
 
-// What was derived is not derived again: two elements that change places change nothing else but statistics.
+// derive() changes nothing when it runs again, so that exchanging two elements changes nothing else but statistics.
 TEST(LayernormInputs, DerivedOnceAndForAll) {
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
     for (const char* line : {"m7 n33", "m3 n40 mean20000"}) {
@@ -217,7 +219,7 @@ TEST(LayernormInputs, DerivedOnceAndForAll) {
   }
 }
 
-// Those over a row of dx: near zero, they could be left out of long rows.
+// The two row sums in dx must count: near zero, a kernel could leave them out of long rows.
 TEST(LayernormInputs, TheGradientsSumsCount) {
   const Case c = backward("m3 n4000");
   const HostTensors in = fill(c, Pattern::normal, test::seed());

@@ -1,5 +1,5 @@
-// What every version must do with rows whose answers are known, but whose random kin the checks cannot judge: rows of one
-// element or one value, and shifted rows.
+// Rows with known answers for which the checks on random inputs are blind: rows of one element or one value, and
+// shifted rows. Every version must get them right.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 
 Case forward(const std::string& line) { return pass_of<layernorm::Forward>().parse(line); }
 
-// y, mean and rstd.
+// Returns y, mean and rstd.
 std::vector<std::vector<float>> outputs(const Version& v, const Case& c, const HostTensors& inputs) {
   const Kernel kernel = plan(v, c);
   DeviceTensors tensors(c, inputs, kernel.workspace_bytes);
@@ -26,7 +26,7 @@ std::vector<std::vector<float>> outputs(const Version& v, const Case& c, const H
   return tensors.outputs();
 }
 
-// Calls body(version) for those that can run the case.
+// Call body(version) for every version that can run the case.
 void for_each_version(const Case& c, const auto& body) {
   if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
   int ran = 0;
@@ -56,7 +56,7 @@ TEST(LayernormVersions, ARowOfOneValueIsBeta) {
   }
 }
 
-// By 4096, and so exactly: the values are multiples of 2^-10 below 32.
+// The shift by 4096 is exact: the values are multiples of 2^-10 below 32.
 TEST(LayernormVersions, AShiftOfTheRowsChangesTheirMeansAlone) {
   for (const char* line : {"m2 n77", "m2 n512", "m1 n9216"}) {
     const Case c = forward(line);

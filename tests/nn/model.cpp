@@ -1,4 +1,4 @@
-// What a model is made of before anything runs: configurations, layers, parameters and where they lie.
+// A model before anything runs: configurations, layers, parameters and their memory layout.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -64,7 +64,7 @@ TEST(ModelConfigs, WhatCannotBeBuiltIsRefused) {
   EXPECT_TRUE(has(message_of<UsageError>([] { unet2d_config("unet"); }), "there are: unet64, tiny"));
 }
 
-// The first level's multiplier counts from the first convolution on, as in guided-diffusion.
+// The first level's channel multiplier applies to the first convolution too, as in guided-diffusion.
 TEST(Architectures, TheFirstConvolutionHasTheFirstLevelsChannels) {
   Unet2dConfig config = unet2d_config("tiny");
   config.channels = 16;
@@ -134,8 +134,8 @@ TEST(ModelParameters, LieApartAlignedAndInTheirRanges) {
       EXPECT_EQ(p->begin < parameters.matrices_end(), is_matrix) << p->name;
     }
     EXPECT_GE(parameters.size(), end);
-    // A block's rows of the one matrix of all blocks are its own layer's weights and bias; the biases of the convolutions that
-    // they are added to lie alike.
+    // The embedding layers of all blocks share one matrix: a block's rows are its layer's weights and bias. The biases
+    // of the convolutions that the embeddings are added to have the same layout.
     const Parameters::Group& group = parameters.group("emb_layers.1");
     const std::int64_t biases_begin = parameters.group("in_layers.2.bias").bias_begin;
     EXPECT_NE(biases_begin, group.bias_begin);
@@ -178,7 +178,7 @@ TEST(ModelParameters, BeginAsPyTorchWouldDrawThemFromTheSeed) {
       EXPECT_EQ(*most, wanted) << p.name;
       continue;
     }
-    // All of the range, from end to end and with the variance of a uniform distribution, a third of its square.
+    // The values fill the range from end to end, with a uniform distribution's variance of bound^2 / 3.
     const double bound = 1 / std::sqrt(static_cast<double>(p.fan_in));
     EXPECT_GE(*least, -bound) << p.name;
     EXPECT_LE(*most, bound) << p.name;
@@ -189,7 +189,7 @@ TEST(ModelParameters, BeginAsPyTorchWouldDrawThemFromTheSeed) {
     for (auto value = begin; value != begin + p.elements(); ++value) squares += double{*value} * *value;
     EXPECT_NEAR(squares / static_cast<double>(p.elements()), bound * bound / 3, bound * bound / 20) << p.name;
   }
-  EXPECT_EQ(parameters["input_blocks.1.0.in_layers.2.bias"].fan_in, 64 * 9);  // a bias has its weight's
+  EXPECT_EQ(parameters["input_blocks.1.0.in_layers.2.bias"].fan_in, 64 * 9);  // a bias has its weight's fan_in
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (!covered[i]) {
       ASSERT_EQ(values[i], 0.0f) << i;

@@ -1,4 +1,4 @@
-// Operations that do their neighbours' work: which additions are left in the backward pass of the U-Net.
+// Fused operations: the additions and sums that remain in the U-Net's backward pass.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace ladder::nn {
 namespace {
 
-// The operations of a step's backward pass, which are not run: there is no memory.
+// Operations of a step's backward pass. They never run: no memory is allocated.
 class Backward {
  public:
   explicit Backward(const Promotions* promotions) {
@@ -54,10 +54,10 @@ TEST(Neighbours, GroupNormsBackwardPassAddsAndSums) {
     blocks += layer.kind == Layer::Kind::res_block;
     pools += layer.kind == Layer::Kind::pool;
   }
-  constexpr int kOfBiases = 1;  // the sum that is the gradient of all first convolutions' biases
+  constexpr int kOfBiases = 1;  // the sum that makes the bias gradients of all first convolutions
   EXPECT_EQ(apart.count("add/embedding_backward"), blocks + kOfBiases);
   EXPECT_EQ(together.count("add/embedding_backward"), kOfBiases);
-  // The gradient of what a pool and a skip connection read meets no normalisation.
+  // No normalisation can fuse the addition at a tensor that both a pool and a skip connection read.
   EXPECT_GT(apart.count("add/residual"), pools);
   EXPECT_EQ(together.count("add/residual"), pools);
   EXPECT_EQ(together.count("groupnorm/backward"), apart.count("groupnorm/backward"));
@@ -67,7 +67,8 @@ TEST(Neighbours, GroupNormsBackwardPassAddsAndSums) {
   EXPECT_EQ(told.count("add/residual"), apart.count("add/residual"));
 }
 
-// What adds the embedding to a convolution's output takes the gradient of its bias with that of the embedding.
+// The operation that adds the embedding to a convolution's output computes the bias gradient with the embedding's
+// gradient.
 TEST(Neighbours, AConvolutionBeforeTheEmbeddingSumsNoBias) {
   const Backward apart(nullptr);
   int first = 0, others = 0;

@@ -1,4 +1,4 @@
-// What layout.h says of the network, against counts from elsewhere, and the problem's line.
+// dev/policy/layout.h's network against counts from PyTorch, and the parsing of the problem's line.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -12,7 +12,7 @@ namespace {
 
 const std::string kPublished = "n1 l16 d2 dims256,512,1024 taps5 groups8 steps100 ddpm bf16";
 
-// PyTorch's module of these sizes has 60,999,938 parameters without those of FiLM and the time step, and 14,336 outputs of FiLM.
+// PyTorch's module of these sizes has 60,999,938 parameters without FiLM and the time step, and 14,336 FiLM outputs.
 TEST(PolicyLayout, HasAllParametersOfThePublishedNetwork) {
   const Network network = network_of(Problem::parse(kPublished));
   EXPECT_EQ(network.count, 30);
@@ -20,7 +20,7 @@ TEST(PolicyLayout, HasAllParametersOfThePublishedNetwork) {
   EXPECT_EQ(network.film_row, 14'336);
 }
 
-// Each number belongs to one layer: every part begins where the one before ended.
+// Each parameter belongs to one layer: every part begins at the end of the previous part.
 TEST(PolicyLayout, PartsLieSideBySide) {
   const Network network = network_of(Problem::parse("n2 l32 d3 dims8,16,24,40 taps3 groups4 steps2 ddim"));
   EXPECT_EQ(network.count, kMaxStages);
@@ -53,7 +53,7 @@ TEST(PolicyLayout, PartsLieSideBySide) {
   EXPECT_EQ(network.values, values);
 }
 
-// Lengths and widths of the levels, and which of them are joined on the way up.
+// Lengths and widths of the levels, and the levels concatenated on the way up.
 TEST(PolicyLayout, JoinsEachLevelButTheFirst) {
   const Network network = network_of(Problem::parse(kPublished));
   struct Joined {

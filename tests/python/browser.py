@@ -17,7 +17,7 @@ except ImportError:
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 LACKS = "" if webdriver and BROWSER and DRIVER else "needs a browser: ./ladder setup --dev"
 
-# Keeps what the page lets download, as promises of texts.
+# JavaScript that keeps the texts of downloads in window.saved, as promises.
 KEEP_DOWNLOADS = (
     "window.saved = []; const make = URL.createObjectURL;"
     "URL.createObjectURL = (blob) => { saved.push(blob.text()); return make(blob); };"
@@ -46,7 +46,7 @@ class Browser:
         self.emulate()
 
     def emulate(self, media="", colours="light"):
-        """Smooth scrolling would move what is about to be clicked."""
+        """Set the media type and colour scheme. Without motion: scrolling would move click targets."""
         features = {"prefers-reduced-motion": "reduce", "prefers-color-scheme": colours}
         self.cdp(
             "Emulation.setEmulatedMedia",
@@ -61,7 +61,7 @@ class Browser:
             WebDriverWait(self.driver, 20).until(lambda driver: driver.find_elements(By.CSS_SELECTOR, "[data-drawn]"))
 
     def settle(self):
-        """Until what the address asks for is drawn: the browser tells the page of a new address a moment later."""
+        """Wait until the page shows its address: the browser tells the page of a new address a moment later."""
         WebDriverWait(self.driver, 5, 0.02).until(
             lambda driver: driver.execute_script(
                 "const {shown} = document.body.dataset; return shown === undefined || shown === location.hash"
@@ -77,7 +77,7 @@ class Browser:
         return element
 
     def rows(self, column=None):
-        """Visible rows of the table of results, or one column of them."""
+        """Returns the visible rows of the results table, or one column of them."""
         self.settle()
         return self.script(
             "return [...document.querySelectorAll('#table tbody tr')].filter((row) => !row.hidden)"
@@ -96,7 +96,7 @@ class Browser:
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
 
     def downloads(self, *buttons):
-        """What is in the files that clicks on `buttons` save."""
+        """Click on `buttons`; returns the contents of the saved files."""
         self.script(KEEP_DOWNLOADS)
         self.cdp("Browser.setDownloadBehavior", {"behavior": "deny"})
         for button in buttons:

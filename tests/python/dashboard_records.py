@@ -26,7 +26,7 @@ KERNELS = [
     for version, idea in IDEAS.items()
 ]
 
-# Of a layer that waits for memory: {problem: bytes read and written}. PyTorch is beside it, with what it calls.
+# A memory-bound layer, {problem: bytes read and written}, with a PyTorch baseline and the libraries that PyTorch calls.
 NORM = "groupnorm/forward"
 NORM_IDEAS = {1: "naive", 2: "one_pass"}
 NORM_BYTES = {
@@ -126,7 +126,7 @@ def result(version, problem, seconds, rng, path="toy/fprop", baseline=20e-6, sta
 
 
 def moving(version, problem, rate, rng, size=None, streaming=3.5e12, **more):
-    """As result(), of a kernel that waits for memory: `rate` is its bytes a second, `streaming` that of the streaming kernel."""
+    """Returns result() of a memory-bound kernel. `rate`: its bytes/s; `streaming`: the streaming kernel's."""
     size = size or NORM_BYTES[problem]
     made = result(
         version,
@@ -164,8 +164,8 @@ def write(root, name, raw, device="h200"):
 
 
 def tree(root, count=6):
-    """A toy ladder with `count` records, one a day: v02's first shape becomes 30 % slower half-way, the driver changes
-    soon after that, and the newest record makes v03's second shape 8 % slower."""
+    """Write a toy ladder with `count` records, one a day. v02's first shape becomes 30 % slower half-way, the driver
+    changes soon after that, and v03's second shape is 8 % slower in the newest record."""
     root = Path(root)
     ladder = root / "dev" / "toy" / "fprop"
     ladder.mkdir(parents=True)
@@ -183,7 +183,7 @@ def tree(root, count=6):
 
 
 def with_norm(root, **more):
-    """Adds a ladder that waits for memory to a tree(): v01 moves a quarter of what a copy does, v02 three quarters."""
+    """Add a memory-bound ladder to a tree(): v01 has a quarter of a copy's bandwidth, v02 three quarters."""
     root, rng = Path(root), random.Random(1)
     ladder = root / "dev" / NORM
     ladder.mkdir(parents=True)
@@ -220,7 +220,7 @@ def of_day(day, count):
 
 
 def large(folder, num_series, num_records):
-    """Records in memory, with noise, outliers and steps: what the page's size is promised for. `folder` is scratch."""
+    """Returns records in memory, with noise, outliers and steps, at the page's promised size. `folder` is scratch."""
     rng = random.Random(1)
     template = record_files.load(write(folder, "template.json", of_day(0, 1)))
     levels = [10 ** rng.uniform(-5.5, -3) for _ in range(num_series)]
@@ -246,7 +246,7 @@ def large(folder, num_series, num_records):
 
 @functools.cache
 def large_page():
-    """The page of 500 series by 500 records; both test files look at it, and it takes ten seconds to make."""
+    """Returns the page of 500 series by 500 records. Cached: it takes ten seconds; two test files use it."""
     with tempfile.TemporaryDirectory() as folder:
         data = model.build(folder, large(folder, 500, 500), [], [], {}, compare)
     assert sum(len(points) for points in data["histories"]) == 250_000
@@ -256,7 +256,7 @@ def large_page():
 def _large_result(made, template, at, level, rng, newest):
     median = level * (1 + rng.gauss(0, 0.005)) * (1.5 if rng.random() < 0.002 else 1)
     spread = abs(rng.gauss(0, 0.003)) * median
-    # Only the newest two of a series are looked into.
+    # The page shows the samples of a series' newest two records only.
     samples = [median * (1 + rng.gauss(0, 0.005)) for _ in range(20)] if newest else [median]
     timed = replace(
         template.times,

@@ -1,11 +1,11 @@
-"""Records made for tests: whole and consistent ones, which a test then spoils as it likes."""
+"""Complete and consistent records for tests, which a test then spoils."""
 
 import json
 
 
 def times(seconds, clock=1.98e9, warm=None):
-    """As in a record. `seconds` is a list of cold samples, or one number that all samples are; `clock` likewise. `warm`
-    is a list of samples, or they all are nine tenths of the cold median."""
+    """Returns a record's times. `seconds` is a list of cold samples, or the value of all samples; `clock` likewise.
+    `warm` is a list of samples; by default all are nine tenths of the cold median."""
     cold = list(seconds) if isinstance(seconds, (list, tuple)) else [seconds] * 3
     clocks = list(clock) if isinstance(clock, (list, tuple)) else [clock] * len(cold)
     hot = warm or [0.9 * _median(cold)] * 3
@@ -24,7 +24,7 @@ def _columns(seconds, clocks):
 
 
 def _median(values):
-    """As statistics.median, whose import would be most of the time of test_compare_live's fake benchmark."""
+    """Returns the median. Importing statistics would take most of the time of test_compare_live's fake benchmark."""
     values, half = sorted(values), len(values) // 2
     return values[half] if len(values) % 2 else (values[half - 1] + values[half]) / 2
 
@@ -34,7 +34,7 @@ def verdict(status="PASS", reason="", error=0.001):
 
 
 def baseline(seconds, library="cuDNN 9", plan="eng1", clock=1.98e9):
-    """`seconds` as in result()."""
+    """Returns a record's baseline. `seconds` as in result()."""
     if not seconds:
         return {"library": None, "reason": "no cuDNN"}
     measured = _measured(seconds, clock)
@@ -55,7 +55,8 @@ def _measured(seconds, clock):
 
 
 def result(version, seconds, problem="n32 c64 bf16", against=100e-6, status="PASS", reason="", clock=1.98e9, **fields):
-    """`seconds` and `against` as in times(), or what it made; None for no time, no baseline."""
+    """Returns a record's result. `seconds` and `against` are for times(), or its results; None: no time, no
+    baseline."""
     made = {
         "layer": "toy",
         "pass": "fprop",

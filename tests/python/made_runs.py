@@ -1,4 +1,4 @@
-"""A data set and a run's newest checkpoint, as much of them as is read here."""
+"""Minimal data sets and checkpoints: only the fields that the tested verbs read."""
 
 import json
 import struct
@@ -14,7 +14,7 @@ def write_ldata(path, size, count=3, digest=""):
 
 
 def write_checkpoint(run_folder, image_size, number=3, config=None):
-    """As much of one as the verb reads; `config` in the place of one with that size."""
+    """Write the parts of a checkpoint that the verb reads. `config` replaces the configuration with that image size."""
     step = run_folder / "checkpoints" / f"step_{number:08}"
     step.mkdir(parents=True)
     (step.parent / "latest").write_text(step.name)

@@ -20,7 +20,7 @@ ptxas info    : Used 40 registers, 128 bytes smem, 408 bytes cmem[0]
 
 @pytest.fixture
 def halves(tmp_path, monkeypatch):
-    """What each half does: the emulator's status or Failure, nvcc's (well, words), and the bytes spilled."""
+    """Set both halves' outcomes: the emulator's status or Failure, nvcc's (success, output), bytes spilled."""
     there = {"emulator": 0, "nvcc": (True, ""), "spilled": 0, "words": None}
 
     def bench(words, in_place):

@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 PROBLEMS = ["n32 c64 bf16", "n32 c8 bf16"]
 
-# What a side's benchmark does: `behaviour.json` beside the tree says how fast it is and what goes wrong. The noise
-# comes from the number of the call, so a test gives the same every time.
+# Fake benchmark of one side. `behaviour.json` in the side's folder sets its times and failures. The number of the call
+# seeds the noise, so that a test gives the same result every time.
 BENCH = """#!{python} -SE
 import json, pathlib, random, sys
 sys.path.insert(0, {path!r})
@@ -78,7 +78,7 @@ sys.exit(1 if failed and checked else 0)
 
 
 class Live:
-    """Both sides are folders with a fake benchmark; what builds them in earnest is replaced."""
+    """Both sides are folders with a fake benchmark. The functions that would build them are replaced."""
 
     def __init__(self, tmp_path, monkeypatch, capsys):
         self.root, self.capsys = tmp_path, capsys
@@ -122,7 +122,7 @@ class Live:
         return status, out
 
     def compare(self, *arguments):
-        """{(version, problem): (status, reason)} and the report."""
+        """Returns {(version, problem): (status, reason)} and the report."""
         file = self.root / "out.json"
         self.status, self.text = self.run_tool("--json", str(file), *arguments)
         report = json.loads(file.read_text())
@@ -357,7 +357,7 @@ def test_wrong_words(live):
 
 class Repository:
     def __init__(self, tmp_path, monkeypatch):
-        # Where tgit knows no commits here, these say what a build was made from.
+        # Clear the variables that name a build's commit where git knows none.
         for name in ("LADDER_COMMIT", "LADDER_DIRTY"):
             monkeypatch.delenv(name, raising=False)
         self.root = tmp_path / "checkout"

@@ -1,4 +1,4 @@
-"""Where the dashboard finds steps in the history of a kernel."""
+"""Step detection in a kernel's history, for the dashboard."""
 
 import random
 
@@ -42,7 +42,7 @@ def test_a_small_change_is_no_step():
 
 
 def test_the_fit_is_the_cheapest():
-    """Against every way to cut a short history into two."""
+    """Compare with every way to cut a short history in two."""
     for seed in range(20):
         logs = [random.Random(seed).gauss(0, 1) for _ in range(9)]
         logs[5:] = [value + 4 * (seed % 3) for value in logs[5:]]

@@ -1,4 +1,4 @@
-"""`./ladder denoise`: what the verb refuses and hands on; denoise_policy as it is built: its files, its errors, a line each."""
+"""`./ladder denoise`: the verb's errors and command lines. denoise_policy, as built: files, one-line errors."""
 
 import json
 import math
@@ -33,12 +33,12 @@ def npy(path, shape, values, descr="<f4"):
 def read_npy(path):
     data = path.read_bytes()
     length = struct.unpack("<H", data[8:10])[0]
-    header = eval(data[10 : 10 + length])  # a Python dictionary of our own program
+    header = eval(data[10 : 10 + length])  # a Python dictionary, written by our own program
     return header["shape"], struct.unpack(f"<{math.prod(header['shape'])}f", data[10 + length :])
 
 
 def safetensors(path, tensors, metadata=None):
-    """{name: (shape, values)} in fp32."""
+    """Write fp32 tensors {name: (shape, values)}."""
     header, data = {"__metadata__": metadata} if metadata else {}, b""
     for name, (shape, values) in tensors.items():
         held = struct.pack(f"<{len(values)}f", *values)
@@ -54,7 +54,7 @@ def safetensors(path, tensors, metadata=None):
 
 @pytest.fixture
 def verb(monkeypatch):
-    """What the verb hands on, as words."""
+    """Run the verb; returns the build targets and the program's command line."""
     handed = []
     monkeypatch.setattr(device, "choose", lambda wanted: device.Choice("emulator", "for a test"))
     monkeypatch.setattr(build, "build", lambda preset, targets: handed.append(targets))
@@ -131,7 +131,7 @@ def test_tiny_answers(tmp_path):
 
 
 def tiny_file(path, prefix="", **more):
-    """A policy's file with the shapes of the golden one, all of its weights 0."""
+    """Write a policy file with the golden policy's shapes and all weights 0."""
     golden = json.loads((ROOT / "tests" / "golden" / "policy_tiny.json").read_text(encoding="utf-8"))
     tensors = {
         prefix + each["name"]: (each["shape"], [0.0] * math.prod(each["shape"])) for each in golden["parameters"]
@@ -196,7 +196,7 @@ def test_it_explains_a_step(tmp_path, kind, says, of_step):
 @pytest.mark.parametrize("flag", ["--out", "--json"])
 @pytest.mark.parametrize("name", ["the policy", "--observation", "--noise", "--scheduler-config"])
 def test_no_input_is_written_over(tmp_path, flag, name):
-    """Named once more, or through a link."""
+    """The output names an input directly, or through a link."""
     given = tmp_path / "input"
     given.write_bytes(b"input")
     (tmp_path / "link").symlink_to(given)

@@ -1,4 +1,4 @@
-"""What a build shows of a compiler's words, by a real compiler's."""
+"""Filtering of a compiler's output during a build, tested on a real compiler's output."""
 
 import shutil
 import subprocess

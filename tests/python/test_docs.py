@@ -7,7 +7,7 @@ from cli import docs
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = docs.pages(ROOT)
-MOST_WORDS = 900  # without what ./ladder table writes: the table of passes has a row for each that has a record
+MOST_WORDS = 900  # without generated text: ./ladder table writes a row for each pass that has a record
 MOST_WORDS_OF_A_LAYER = 2100  # the generated tables included
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -16,13 +16,13 @@ _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
 def anchors(page):
-    """As GitHub makes them of the headings."""
+    """Returns the anchors that GitHub makes of the headings."""
     headings = _HEADING.findall(page.read_text(encoding="utf-8"))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def broken(page):
-    """Relative links of `page` to a file, or a heading of one, that does not exist."""
+    """Relative links of `page` to a missing file or heading."""
     for link in _LINK.findall(page.read_text(encoding="utf-8")):
         name, _, anchor = link.partition("#")
         target = page.parent / name if name else page
@@ -31,7 +31,7 @@ def broken(page):
 
 
 def words(text):
-    """Their count, without bars, daggers and the like."""
+    """Returns the number of words, not counting bars, daggers and the like."""
     return sum(any(map(str.isalnum, word)) for word in text.split())
 
 

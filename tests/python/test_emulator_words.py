@@ -1,4 +1,4 @@
-"""What a kernel says that the emulator has no meaning for ends in a message that names its line and what would be right."""
+"""CUDA features that the emulator lacks: the compiler's message names the kernel's line and the alternative."""
 
 import json
 import shlex
@@ -14,13 +14,13 @@ pytestmark = pytest.mark.skipif(
 
 
 def errors_of(tmp_path, body):
-    """The compiler's errors about a kernel with this body, which begins on line 3."""
+    """Returns the compiler's errors for a kernel with this body, which begins on line 3."""
     commands = json.loads((build.folder("emulator") / "compile_commands.json").read_text())
     command = next(c for c in commands if "/dev/silu/" in c["file"] and c["file"].endswith(".cu"))
     source = tmp_path / "kernel.cu"
     source.write_text(f'#include "core/device.h"\n__global__ void kernel(float* y) {{\n{body}\n}}\n')
     words = shlex.split(command["command"])
-    # Without the precompiled header, which another compilation may be about to write.
+    # Drop the precompiled header, which another compilation may be about to write.
     words = [
         w
         for w in words[: words.index("-o")]

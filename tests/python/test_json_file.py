@@ -1,4 +1,4 @@
-"""Files that are no record beside a whole one: each is named in a line and left out by every tool that reads records."""
+"""Damaged or foreign files in the results folder: every tool that reads records names each in one line and skips it."""
 
 import copy
 import io
@@ -17,7 +17,7 @@ from records import record_files
 from search import log, serve
 
 DEEP = "[" * 100_000 + "]" * 100_000
-SPOILED = {  # what it is: (a text, or a change of a whole record), the reason
+SPOILED = {  # kind: (a text, or a change to a complete record), the reason
     "lfs": ("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "a Git LFS pointer: fetch the file"),
     "damaged archive": (json_file.packed("[1, 2]" * 99)[:-9], "a damaged xz archive"),
     "packed list": (json_file.packed("[1, 2]"), "JSON of another kind"),
@@ -74,7 +74,7 @@ def spoil(file, spoiled):
 @pytest.mark.parametrize("kind", SPOILED)
 def test_a_file_that_is_no_record_hides_no_other(tree, capsys, kind):
     def outputs(*names):
-        """(what each tool printed to stdout, what it said)"""
+        """Returns (each tool's stdout, the messages on stderr)."""
         found = []
         for main, arguments in (
             (compare_main.main, ["--all"]),

@@ -46,7 +46,7 @@ def ladder(*arguments, cwd=ROOT, root=ROOT):
 
 
 class Tree(unittest.TestCase):
-    """A copy of the CLI beside a toy layer of two versions."""
+    """A copy of the CLI with a toy layer of two versions."""
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -306,7 +306,7 @@ class BareClone(unittest.TestCase):
 
 
 class BenchVerb(unittest.TestCase):
-    """What the verb does around the program, which is a script here."""
+    """The bench verb around its program, which a script replaces."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -487,7 +487,7 @@ class Build(unittest.TestCase):
             env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
         )
         self.assertIn("building cuda: 1 of 9", process.stdout.readline())
-        process.send_signal(signal.SIGINT)  # to it alone, not to the group that a terminal would reach
+        process.send_signal(signal.SIGINT)  # to this process alone; a terminal would signal its whole group
         said = process.communicate(timeout=60)[1]
         self.assertEqual((process.returncode, said), (130, "ladder: interrupted\n"))
         process.stdout.close()
@@ -540,7 +540,7 @@ class TestVerb(unittest.TestCase):
                         "conv3x3_wgrad_v08_winograd.*"
                     ],
                     ["conv3x3"],
-                    None,  # dgrad's hands its work to fprop's
+                    None,  # dgrad's version launches fprop's
                 ),
             ],
         )

@@ -1,4 +1,4 @@
-"""A program with some of its layer's versions, and what it leaves of the whole one."""
+"""A program built with some of its layer's versions, and its effect on the full program."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from cli import partial, tools  # noqa: E402
 from cli.errors import Failure  # noqa: E402
 from registry import listing, selection  # noqa: E402
 
-# As CMake writes it, with `cat` for compiler and linker.
+# build.ninja in CMake's form, with `cat` as compiler and linker.
 BUILD = """\
 rule compile
   command = cat $in > $out
@@ -117,6 +117,6 @@ def test_which_versions_need_the_whole_program():
     assert fprop.sources == {"dev/conv3x3/fprop/v07_wmma_double_buffer.cu"}
     assert fprop.target == "partial/fprop-7/bench_conv3x3"
     assert of("conv3x3/dgrad", "1,2").name == "dgrad-1-2"
-    assert of("conv3x3/dgrad", "1,4") is None  # v04 hands its work to one of fprop
+    assert of("conv3x3/dgrad", "1,4") is None  # v04 launches a version of fprop
     assert of("conv3x3/fprop", "all") is None
     assert of("conv3x3/fprop", "best") is None

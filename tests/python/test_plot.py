@@ -1,4 +1,4 @@
-"""What ./ladder bench --csv and --plot make of a record."""
+"""./ladder bench --csv and --plot: tables and plots of a record."""
 
 import csv
 import io
@@ -79,7 +79,7 @@ def test_both_pictures(sweep, monkeypatch):
 
 
 class Bench:
-    """The verb around a program that records one result and fails its check."""
+    """The bench verb with a program that records one result and fails its check."""
 
     def __init__(self, tmp_path, monkeypatch):
         self.folder = tmp_path

@@ -1,4 +1,4 @@
-"""`./ladder prepare`: what it takes, what it skips, and the file that it writes; tests/train/dataset.cpp reads such."""
+"""`./ladder prepare`: accepted and skipped pictures, and the file written. tests/train/dataset.cpp reads such files."""
 
 import os
 import resource
@@ -21,7 +21,7 @@ from images import folder, ldata  # noqa: E402
 
 
 def python(script, *arguments):
-    """Runs a script in the private Python, which has Pillow; what it prints."""
+    """Run a script in the private Python, which has Pillow; returns its output."""
     done = subprocess.run(
         [prepare.python(), "-c", textwrap.dedent(script), *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": str(ROOT / "tools"), "PYTHONDONTWRITEBYTECODE": "1"},
@@ -34,7 +34,7 @@ def python(script, *arguments):
 
 
 class Set:
-    """What a file says of itself, read without ldata.py."""
+    """Header and images of a data file, read without ldata.py."""
 
     def __init__(self, path):
         data = path.read_bytes()
@@ -61,7 +61,7 @@ class Prepared(unittest.TestCase):
         self.out = self.scratch / "out.ldata"
 
     def draw(self, script):
-        """Pictures into the source folder, by a script that knows Pillow."""
+        """Run a Pillow script that writes pictures to the source folder."""
         python("import os, sys; from PIL import Image; os.chdir(sys.argv[1])\n" + textwrap.dedent(script), self.source)
 
     def draw_some(self, count):
@@ -137,7 +137,7 @@ class Pictures(Prepared):
         self.assertEqual(seen, "(8, 8) (10, 20, 30)\n")
 
     def pixels_of(self, script, *at):
-        """Of the only picture that the script draws, 8x8."""
+        """Returns pixels of the only picture that the script draws, prepared at 8x8."""
         self.draw(script)
         self.prepare()
         return [Set(self.out).pixel(0, *each) for each in at]
@@ -150,7 +150,7 @@ class Pictures(Prepared):
         self.assertEqual(pixels, [(200, 200, 200)])
 
     def test_sixteen_bits_of_gray_with_a_transparent_value(self):
-        """One of two values that are the same in 8 bits."""
+        """The transparent one of two values that are equal in 8 bits."""
         self.draw("""
             i = Image.new('I;16', (8, 8), 100 * 257); i.putpixel((1, 0), 100 * 257 + 1)
             i.save('a.png', transparency=100 * 257 + 1)""")
@@ -210,7 +210,7 @@ class Pictures(Prepared):
         self.assertTrue(pixel[0] > 230 and pixel[1] < 60 and pixel[2] < 60, pixel)
 
     def test_a_photo_stands_as_its_camera_held_it(self):
-        # The left half red and the right blue, stored with orientation 6: to be turned by 90 degrees clockwise.
+        # Left half red, right half blue, stored with orientation 6: turn by 90 degrees clockwise.
         above, below = self.pixels_of(
             """
             i = Image.new('RGB', (64, 64), 'blue'); i.paste('red', (0, 0, 32, 64))
@@ -223,7 +223,7 @@ class Pictures(Prepared):
         self.assertTrue(below[2] > 200 and below[0] < 60, below)
 
     def test_metadata_costs_no_picture(self):
-        """EXIF that cannot be written again or makes Pillow warn, and PNG chunks that it refuses, each beside an orientation."""
+        """EXIF that Pillow cannot write again or warns about, and PNG chunks that it refuses, with an orientation."""
         self.draw("""
             import io, struct, zlib
             oriented = (0x112, 3, 1, struct.pack('<HH', 6, 0))  # tag, type, count, value
@@ -276,7 +276,7 @@ class Pictures(Prepared):
                 self.out.with_suffix(".png").unlink()
 
     def test_every_orientation(self):
-        """A picture that was turned for storage, then given the orientation that says so, stands as before."""
+        """A picture stored turned, with the matching orientation, is turned back."""
         self.draw("""
             i = Image.new('RGB', (64, 64), 'white'); i.paste('red', (0, 0, 16, 32)); i.paste('blue', (32, 0, 64, 16))
             from PIL.Image import Transpose
@@ -291,7 +291,7 @@ class Pictures(Prepared):
         self.assertIn("1 taken, 7 skipped (7 twice there)", self.prepare())
 
     def test_the_square_in_the_middle(self):
-        # 32 x 16, where the outer quarters are green: 8 at each side.
+        # 32 x 16 pixels; the outer quarters, 8 columns at each side, are green.
         self.draw("""
             i = Image.new('RGB', (32, 16), 'green'); i.paste('white', (8, 0, 24, 16)); i.save('wide.png')
             i.rotate(90, expand=True).save('high.png')
@@ -302,7 +302,7 @@ class Pictures(Prepared):
         self.assertIn("1 taken, 2 skipped (2 twice there)", said)
 
     def test_reduced_by_averaging(self):
-        # A chess board of single pixels is gray from afar; a filter that looks at some of them finds black or white.
+        # A chess board of single pixels averages to gray; a filter that samples some pixels finds black or white.
         (pixel,) = self.pixels_of(
             "i = Image.new('L', (128, 128)); "
             "[i.putpixel((x, y), 255 * ((x + y) % 2)) for x in range(128) for y in range(128)]; "
@@ -386,7 +386,7 @@ class TheSameFile(Prepared):
             self.source,
             backwards,
         )
-        self.assertEqual(said, "deep 41\n")  # folders sort behind digits: it did go backwards
+        self.assertEqual(said, "deep 41\n")  # folders sort after digits: the order was reversed
         self.assertEqual(backwards.read_bytes(), self.out.read_bytes())
         self.assertEqual(backwards.with_suffix(".png").read_bytes(), self.out.with_suffix(".png").read_bytes())
 
@@ -400,10 +400,10 @@ class TheSameFile(Prepared):
         after = Set(self.out)
         self.assertEqual((before.count, before.held_out), (60, 3))
         self.assertEqual(set(before.images[-3:]), set(after.images[-3:]))
-        self.assertNotEqual(before.images, after.images)  # each part is in the order of the names
+        self.assertNotEqual(before.images, after.images)  # each part is sorted by name
 
     def test_as_dataset_h_reads_it(self):
-        """The very file of tests/train/dataset.cpp."""
+        """The same file as in tests/train/dataset.cpp."""
         python(
             """
             import sys
@@ -448,11 +448,11 @@ class FullDisk(Prepared):
 
 class Interrupt(Prepared):
     def children_of(self, pid):
-        """Those that run images/; ./ladder starts others before them."""
+        """Returns the child processes that run images/. ./ladder starts others before them."""
         try:
             children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
             return [child for child in children if b"images\0folder" in Path(f"/proc/{child}/cmdline").read_bytes()]
-        except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+        except (FileNotFoundError, ProcessLookupError):  # the process has ended meanwhile
             return []
 
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "one process does all")
@@ -468,7 +468,7 @@ class Interrupt(Prepared):
             text=True,
         )
         program = []
-        while not (program and self.children_of(program[0])):  # until that which reads pictures has processes at work
+        while not (program and self.children_of(program[0])):  # until the reader of pictures has workers
             self.assertIsNone(process.poll())
             program = self.children_of(process.pid)
         process.send_signal(signal.SIGINT)
@@ -479,7 +479,7 @@ class Interrupt(Prepared):
 
 
 class Header(Prepared):
-    """What ./ladder refuses as the sample set, and makes anew; the trainer's own checks are in train/dataset.cpp."""
+    """Sample sets that ./ladder refuses and makes anew. The trainer's own checks are in train/dataset.cpp."""
 
     def refused(self, data, says):
         self.out.write_bytes(data)

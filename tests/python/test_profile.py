@@ -1,4 +1,4 @@
-"""`./ladder profile` without a GPU: ncu's table, what is made of it, and every way that it can end."""
+"""`./ladder profile` without a GPU: ncu's table, the figures made of it, and every way that a run can end."""
 
 import csv
 import io
@@ -23,7 +23,7 @@ NAME = (
     "(Problem, CUtensorMap_st, const float *, T1 *)"
 )
 
-# Units as `--print-units base` has them; cells as they come, with thousands separators.
+# {column: (cell, unit)}: units of `--print-units base`; cells as ncu prints them, with thousands separators.
 CELLS = {
     "ID": ("0", ""),
     "Process ID": ("15652", ""),
@@ -75,7 +75,7 @@ CELLS = {
 
 
 def cells(**changes):
-    """CELLS with others of its short names' values; None takes the metric away."""
+    """Returns CELLS with changed values, by the beginnings of their names; None removes a metric."""
     changed = dict(CELLS)
     for name, text in changes.items():
         metric = next(key for key in changed if key.startswith(name))
@@ -87,7 +87,7 @@ def cells(**changes):
 
 
 def table(*launches, before=""):
-    """As `ncu --page raw --csv`: names, units, a row a launch."""
+    """Returns a table like that of `ncu --page raw --csv`: names, units, one row for each launch."""
     text = io.StringIO()
     rows = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n")
     rows.writerow(launches[0])
@@ -98,7 +98,7 @@ def table(*launches, before=""):
 
 
 def launch(version=9, problem="n32 h64 w64 c64 k64 bf16", idea="wgmma_halo", lower_bound=12.2e-6, name="NVIDIA H200"):
-    """The record of `bench --once --record`."""
+    """Returns a record like that of `bench --once --record`."""
     return {
         "schema": "ladder.record/2",
         "created": "2026-11-20T21:00:00Z",
@@ -326,7 +326,7 @@ def test_an_unknown_lower_bound_is_null(lower_bound):
 
 
 def several():
-    """A filter kernel, and a product kernel that runs twice."""
+    """Returns the profile of a filter kernel and a product kernel that runs twice."""
     first = cells(
         gpu__time="3,000", sm__pipe_tensor="0", launch__registers="40", dram__bytes_read="0", dram__bytes_write="8"
     )
@@ -360,7 +360,7 @@ def test_several_kernels_are_shown_as_a_table():
     assert rows["conv3x3_fprop_v09_kernel"][1:6] == ["2", "5.00", "us", "62.5", "%"]
     assert rows["conv3x3_fprop_v10_filter_kernel"][1:4] == ["1", "3.00", "us"]
     assert text.count("top stall") == 1
-    assert text.count("registers a thread") == 2  # of all, and of the longest run
+    assert text.count("registers a thread") == 2  # for all kernels, and for the longest run
     assert "waves" not in text.split("  grid ")[0]
 
 
@@ -472,7 +472,7 @@ def test_two_files_keep_one_name(tmp_path):
     assert sorted(path.name for path in folder.iterdir()) == ["x.json", "x_2.json", "x_2.ncu-rep"]
 
 
-# A bench that nobody runs, and an ncu that runs nothing but does what ncu does to files and words.
+# A bench that never runs, and a fake ncu that runs no program but writes ncu's files and prints its words.
 BENCH = "#!/bin/sh\nexit 1\n"
 NCU = """\
 #!{python}
@@ -501,7 +501,7 @@ pathlib.Path(value("--record")).write_text(json.dumps(launch))
 
 
 class Run:
-    """The verb from its arguments to its files, on a GPU and an ncu that are not there."""
+    """The verb from its arguments to its files, with a fake GPU and a fake ncu."""
 
     def __init__(self, tmp_path, monkeypatch, capsys):
         self.capsys = capsys
@@ -693,7 +693,7 @@ def test_a_report_without_metrics(run):
 
 @pytest.fixture
 def bench():
-    """What `profile` expects of the bench program, of the one that the emulator's build has."""
+    """Returns the bench program of the emulator's build, to check `profile`'s assumptions about it."""
     program = ROOT / "build" / "emulator" / "bench_conv3x3"
     if not program.exists():
         pytest.skip(f"{program.relative_to(ROOT)} is not built")

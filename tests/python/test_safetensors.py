@@ -24,7 +24,7 @@ LACKS = ("" if PROGRAM.exists() else f"{PROGRAM.relative_to(ROOT)} is not built"
 
 pytestmark = pytest.mark.skipif(bool(LACKS), reason=LACKS)
 
-# What the trainer refuses and the library does not: it reads these dtypes only, and takes no name twice.
+# Reasons for which only the trainer refuses a file: a dtype that it does not read, a name that occurs twice.
 STRICTER = ("which is not read here", "twice")
 
 

@@ -1,4 +1,4 @@
-"""`./ladder sanitize` without a GPU: what counts as proven, clean and found, and every way that a run can end."""
+"""`./ladder sanitize` without a GPU: the verdicts proven, clean and found, and every way that a run can end."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from profiling import sanitize, sanitizer, where
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# What the tools print of their planted faults.
+# Output of each tool for its planted fault.
 FAULTS = {
     "memcheck": "========= COMPUTE-SANITIZER\n========= Invalid __global__ write of size 4 bytes\n"
     "=========     at void planted_memcheck_kernel<(bool)1>(int *)+0x70\n"
@@ -125,8 +125,8 @@ def test_the_clean_twins_compute_what_they_should():
         assert subprocess.run([program, *wrong], stderr=subprocess.DEVNULL).returncode == 2
 
 
-# A bench that writes its record, a planted program, and a compute-sanitizer that runs its program and then says what
-# the file <tool>.<fault|clean|bench> tells it to.
+# A fake bench that writes its record, a fake planted program, and a fake compute-sanitizer that runs the program and
+# then prints the file <tool>.<fault|clean|bench>.
 BENCH = """\
 #!{python}
 import json, pathlib, sys
@@ -161,7 +161,7 @@ sys.exit(int(code))
 
 
 class Run:
-    """The verb from its arguments to its record, on a GPU and a compute-sanitizer that are not there."""
+    """The verb from its arguments to its record, with a fake GPU and a fake compute-sanitizer."""
 
     def __init__(self, tmp_path, monkeypatch, capsys):
         self.capsys = capsys
@@ -188,7 +188,7 @@ class Run:
         (self.folder / f"{tool}.{kind}").write_text(f"{code}\n{words}")
 
     def sanitize(self, *arguments):
-        """(exit status, stdout, stderr)"""
+        """Returns (exit status, stdout, stderr)."""
         return sanitize.main(list(arguments)), *self.capsys.readouterr()
 
 
@@ -257,7 +257,7 @@ def test_only_the_asked_tools_run(tool):
 
 
 def test_the_benchs_own_line_comes_before_any_tool(tool):
-    (tool.folder / "memcheck.fault").unlink()  # whoever runs a tool would miss it
+    (tool.folder / "memcheck.fault").unlink()  # running the tool would fail without this file
     with pytest.raises(UsageError, match="bench_conv3x3: nothing matched"):
         tool.sanitize("--dtype", "fp32")
 

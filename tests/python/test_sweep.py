@@ -1,4 +1,4 @@
-"""What braces in --problem stand for."""
+"""Expansion of braces in --problem."""
 
 import pytest
 

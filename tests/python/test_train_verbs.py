@@ -1,4 +1,4 @@
-"""`./ladder train` and `./ladder sample`: what they refuse and what they hand on; an interrupt of either."""
+"""`./ladder train` and `./ladder sample`: their errors, the command lines that they hand on, and interrupts."""
 
 import contextlib
 import io
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Verbs:
-    """What the verbs do around the programs, which are a script here."""
+    """The verbs around their programs, which a script replaces."""
 
     SCRIPT = '#!/bin/sh\nprintf "%s\\n" "$@" > "$(dirname "$0")/../../words"\n'
 
@@ -53,7 +53,7 @@ class Verbs:
         self.status = subprocess.run(command, env=environment).returncode
 
     def verb(self, module, *arguments):
-        """The program's words."""
+        """Run a verb; returns the program's command line."""
         self.status, self.said = None, io.StringIO()
         with contextlib.redirect_stderr(self.said), contextlib.redirect_stdout(io.StringIO()):
             status = module.main(list(arguments))
@@ -102,7 +102,7 @@ def test_the_next_free_folder(verbs):
 
 
 def test_what_learns_nothing_takes_random_images(verbs, monkeypatch):
-    """The sample set, its font and its Python are never asked for."""
+    """Random images need no sample set, no font and no private Python."""
     monkeypatch.setattr(train.prepare, "sample_set", lambda size: pytest.fail("a sample set of nothing learned"))
     monkeypatch.setattr(device, "choose", lambda wanted: device.Choice("cuda", "for a test"))
     (verbs.scratch / "emulator").rename(verbs.scratch / "cuda")
@@ -144,7 +144,7 @@ def test_resume_takes_the_newest_run_and_its_image_size(verbs):
     assert "going on with " in verbs.said.getvalue()
     assert f"--out={runs}/unet64-4" in verbs.verb(train, "--resume", "--config", "unet64")
     assert f"--data={verbs.sample_set(8)}" in verbs.verb(train, "--resume", "--out", str(runs / "tiny-1"))
-    (runs / "tiny-3" / "options.json").write_text("{}")  # which says where the run's data are
+    (runs / "tiny-3" / "options.json").write_text("{}")  # options.json names the run's data file
     assert verbs.verb(train, "--resume") == [f"--out={runs}/tiny-3", "--resume"]
     (runs / "tiny-3" / "checkpoints" / "step_00000003" / "model.safetensors").write_bytes(b"broken")
     with pytest.raises(Failure, match="newest checkpoint in '.*tiny-3' cannot be read"):
@@ -291,7 +291,7 @@ def test_the_programs_status_is_the_verbs(verbs):
 
 
 def interrupted(program):
-    """(status, output) of a ladder whose whole group is sent SIGINT, as a terminal does, while `program` runs."""
+    """Returns (status, output) of ./ladder whose process group gets SIGINT, as from a terminal, during `program`."""
     script = (
         "import sys\nfrom cli import options, run\n"
         "sys.exit(options.run(lambda words: run.passed_on(['/bin/sh', '-c', words[0]])))\n"

@@ -1,4 +1,4 @@
-"""`./ladder try`: what a candidate may do, and that nothing else does any harm or passes. On the emulator."""
+"""`./ladder try` on the emulator: permitted deeds of a candidate pass; forbidden deeds do no harm and do not pass."""
 
 import json
 import os
@@ -24,7 +24,7 @@ PASS = "silu/forward"
 LACKS = sandbox.lacking() or ("" if (ROOT / "build" / "emulator" / "build.ninja").exists() else "no emulator build")
 LIMITS = trial.Limits(seconds=60, memory=1 << 30)
 
-# What launch() does, by the problem's n, before an honest kernel runs.
+# {name: C++ code that launch() runs before an honest kernel}. The problem's n selects the deed.
 DEEDS = {
     "honest": "",
     "crashes": "raise(SIGSEGV);",
@@ -66,7 +66,7 @@ DEEDS = {
     "reads_its_input_at_launch": "scale = static_cast<const float*>(t.x)[3];",
 }
 ORPHAN, HUNG = f"orphan{os.getpid()}", f"hung{os.getpid()}"  # names of processes
-FORBIDDEN = []  # places outside, which nothing may have written
+FORBIDDEN = []  # paths outside the sandbox, which must not be written
 NUMBERS = {name: number for number, name in enumerate(DEEDS, 1)}
 
 SOURCE = """\
@@ -139,7 +139,7 @@ def listener():
 
 @pytest.fixture(scope="module")
 def program(place, listener, tmp_path_factory):
-    """A folder with the program of a candidate that does a deed for each n."""
+    """A folder with a candidate's program, which does another deed for each n."""
     scratch = tmp_path_factory.mktemp("try")
     (scratch / "secret").write_text("x")
     forbidden = [
@@ -227,7 +227,7 @@ def test_what_passes_without_any_harm(place, program, listener, deed):
     assert ORPHAN not in names_of_processes()
 
 
-# Open every file of /proc and /sys to write, without a byte; print the names of those that open, and how many do not.
+# Open every file of /proc and /sys for writing, without writing. Print the names that open, and the others' count.
 WRITABLE = """find /proc /sys -type f 2>/dev/null | {
   while read -r file; do
     if true >>"$file"; then echo "$file"; else closed=$((closed + 1)); fi
@@ -239,7 +239,7 @@ ENVIRONMENTS = "cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'"
 
 @pytest.fixture(params=["the caller", "another user"])
 def inside(request, monkeypatch):
-    """The lines that a shell's words print in a sandbox, which the caller or, where that is root, another user starts."""
+    """Run shell words in a sandbox, which the caller or (as root) another user starts; returns the lines."""
     if LACKS and not os.environ.get("LADDER_NEEDS_SANDBOX"):
         pytest.skip(LACKS)
     assert not LACKS
@@ -344,7 +344,7 @@ def test_without_a_dtype_of_the_problems_it_is_a_skip(place):
 
 @pytest.fixture
 def log(monkeypatch):
-    """The records that would be appended to the log."""
+    """Records appended to the log, which is replaced."""
     records = []
     monkeypatch.setattr(try_.log, "append", lambda layer, name, record: records.append(record) or len(records))
     return records
@@ -393,7 +393,7 @@ def test_without_bubblewrap_it_says_so(monkeypatch):
 
 
 def serve(tmp_path, requests, jobs):
-    """The answers of the verb by id, its log kept out of the tree."""
+    """Start `./ladder try --serve` with its log outside the tree; returns (process, requests)."""
     script = f"""
 import sys
 sys.path.insert(0, {str(ROOT / "tools")!r})

@@ -1,4 +1,4 @@
-// The reference of resample against hand-computed numbers, and its gradients against the passes that they belong to.
+// The reference of resample against hand-computed numbers, and its gradients against their forward passes.
 #include <gtest/gtest.h>
 
 #include "core/check/check.h"
@@ -18,7 +18,7 @@ std::vector<double> answer(const std::string& line, std::vector<float> input) {
 }
 
 TEST(ResampleReference, HandComputed) {
-  // Two channels; the larger image is 2x4, so the smaller one is 1x2.
+  // Two channels. The larger image is 2x4, the smaller 1x2.
   const std::vector<float> large = {1, 10, 2, 20, 3, 30, 4, 40, 5, 50, 6, 60, 7, 70, 8, 80};
   EXPECT_EQ(answer<Pool>("n1 h2 w4 c2", large), (std::vector<double>{3.5, 35, 5.5, 55}));
   EXPECT_EQ(answer<UpsampleBackward>("n1 h2 w4 c2", large), (std::vector<double>{14, 140, 22, 220}));
@@ -35,7 +35,7 @@ double dot(const std::vector<double>& a, const std::vector<float>& b) {
   return sum;
 }
 
-// Of a linear map, the gradient is its transpose: <f(x), dy> = <x, f'(dy)>.
+// A linear map's gradient is its transpose f': <f(x), dy> = <x, f'(dy)>.
 template <class Forward, class Backward>
 void expect_transposes(const std::string& line) {
   const std::vector<float> x = fill(pass_of<Forward>().parse(line), Pattern::normal, test::seed()).values[0];

@@ -1,4 +1,4 @@
-// What programs run beside what is promoted: versions held back, and those of --use.
+// Versions that replace promoted ones in a program: held back in TF32, or chosen with --use.
 #include "runtime/chosen_versions.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Branches of a tape: what must come after what, and that no memory is shared by what may run at the same time.
+// Branches of a tape: the order that dependences require, and no shared memory between operations that may overlap.
 #include "runtime/turns.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,8 @@ namespace {
 
 using test::unordered_pairs;
 
-// A chain a, b beside c, d, e; f needs both; g, beside again, needs d.
+// Tape: a, b on the side stream; c, d, e on the main stream; f (main) needs b and e; g (side) needs d; h (main) needs
+// f.
 class Branches : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -52,16 +53,16 @@ TEST_F(Branches, WaitForWhatTheyTouchAndNoMore) {
   EXPECT_EQ(turns[kG].waits_for, kD);
   for (const int other : {kB, kC, kD, kE, kH}) EXPECT_EQ(turns[other].waits_for, kNothing) << other;
   EXPECT_EQ(turns[kA].first, kA);
-  EXPECT_EQ(turns[kB].last, kE);  // f is the first to wait
+  EXPECT_EQ(turns[kB].last, kE);  // f is the first operation to wait for b
   EXPECT_EQ(turns[kG].first, kE);
-  EXPECT_EQ(turns[kG].last, kH);  // nobody waits before the end
+  EXPECT_EQ(turns[kG].last, kH);  // no operation waits for g before the end
   for (const Turn& turn : plan_turns(tape_, false)) {
     EXPECT_FALSE(turn.beside);
     EXPECT_EQ(turn.waits_for, kNothing);
   }
 }
 
-// g moves to d, which it needs; a and b are early enough.
+// g moves right after d, which it needs; a and b are early enough already.
 TEST_F(Branches, AreEarly) {
   const Tape early = beside_early(tape_);
   std::string order;
@@ -71,7 +72,8 @@ TEST_F(Branches, AreEarly) {
   EXPECT_EQ(unordered_pairs(program, program.turns()), std::vector<std::string>{});
 }
 
-// Each operation beside holds two values of 40 MiB; the tape's own stream waits for the first once a second one is behind.
+// Each side-stream operation holds two values of 40 MiB. The main stream waits for the first of them once a second is
+// enqueued.
 TEST(Turns, WhatIsHeldHasALimit) {
   constexpr int kColumns = 10 << 20;
   const OwnedRegion elsewhere("elsewhere", kColumns * sizeof(float));
@@ -104,7 +106,7 @@ TEST_F(Branches, ShareNoMemoryWithWhatMayRunAtTheSameTime) {
   EXPECT_EQ(unordered_pairs(in_line, in_line.turns()), std::vector<std::string>{});
 }
 
-// That the check sees it: the join that is missing, the fork, and memory planned as if there were no branches.
+// The check must find three faults: a missing join, a missing fork, and memory planned as if there were no branches.
 TEST_F(Branches, FaultsAreFound) {
   const Program program(tape_, promotions_);
   for (const auto& [operation, pair] : {std::pair{kF, "b and f"}, {kG, "d and g"}}) {

@@ -60,8 +60,8 @@ TEST(Cluster, impossible_shapes_are_refused) {
 
 // --- Distributed shared memory
 
-// sums[cluster] = the sum of all values of its blocks: a tree over each block's threads, then over the blocks, by every
-// block for itself, `turns` times in the same memory.
+// sums[turn][block] = sum of all values of the block's cluster plus `turn` each: a tree over each block's threads, then
+// a loop over the cluster's blocks in every block. All turns use the same shared memory.
 __global__ void reduce_kernel(const int* values, int* sums, int turns) {
   LADDER_SHARED(int, part, [64]);
   LADDER_DYN_SMEM(smem);
@@ -106,7 +106,7 @@ TEST(Cluster, reduces_over_any_number_of_blocks) {
   }
 }
 
-// What a thread has to hand on: other words than any other thread's.
+// Value that a thread hands on, with words different from any other thread's.
 template <class T>
 T own_words() {
   T value;
@@ -116,8 +116,8 @@ T own_words() {
   return value;
 }
 
-// Every block hands a T on to its right neighbour until all have gone round, through two buffers: written by the
-// neighbour, while the other one is read.
+// Ring exchange: every block passes a T to its right neighbour until all values have gone round. Two buffers: the left
+// neighbour writes one while the block reads the other.
 template <class T>
 __global__ void ring_kernel(T* out) {
   LADDER_SHARED(T, buffers, [2][32]);
@@ -142,7 +142,7 @@ void check_ring(void (*kernel)(T*)) {
       std::vector<T> out(2 * size * 32);
       launch(kernel, {2 * size, 32, 0, size}, nullptr, out.data());
       for (unsigned b = 0; b < 2 * size; ++b) {
-        const unsigned from = b / size * size + (b + 1) % size;  // after size - 1 steps: the right neighbour's
+        const unsigned from = b / size * size + (b + 1) % size;  // after size - 1 steps: the right neighbour's value
         for (unsigned t = 0; t < 32; ++t) {
           for (unsigned i = 0; i < sizeof(T) / 4; ++i) {
             ASSERT_EQ(reinterpret_cast<const unsigned*>(&out[b * 32 + t])[i], 1000 * from + 4 * t + i)
@@ -160,8 +160,8 @@ TEST(Cluster, rings_exchange_4_8_and_16_bytes) {
   check_ring<uint4>(ring_kernel<uint4>);
 }
 
-// The same ordered by mbarriers alone, of which one thread announces a row's bytes. Each step has a buffer of its own, as
-// nothing says how far behind the right neighbour is.
+// Ring exchange ordered by mbarriers alone; one thread announces a row's bytes. Each step has a buffer of its own,
+// because nothing tells how far the right neighbour lags behind.
 template <class T>
 __global__ void async_ring_kernel(T* out) {
   constexpr unsigned kMaxSteps = 15;
@@ -191,7 +191,7 @@ TEST(Cluster, rings_exchange_asynchronously) {
   check_ring<uint4>(async_ring_kernel<uint4>);
 }
 
-// Barriers that only say who has started and who is done may be relaxed.
+// Cluster barriers may be relaxed if they only mark the blocks' start and end.
 __global__ void relaxed_kernel(int* out) {
   LADDER_SHARED(int, inbox, [32]);
   const unsigned i = threadIdx.x;
@@ -214,7 +214,7 @@ TEST(Cluster, relaxed_barriers_frame_the_accesses) {
   }
 }
 
-// All count in block 0's memory; every number is drawn once.
+// All blocks draw tickets from a counter in block 0's memory; every number is drawn once.
 __global__ void tickets_kernel(int* tickets, int* totals, float* sums) {
   LADDER_SHARED(int, next, );
   LADDER_SHARED(float, sum, );
@@ -250,7 +250,8 @@ TEST(Cluster, atomics_reach_other_blocks) {
   }
 }
 
-// Declared in an order that depends on the block: a variable has one place in the cluster all the same.
+// Shared variables declared in an order that depends on the block must have the same offset in all blocks of the
+// cluster.
 __global__ void declared_late_kernel(int* out) {
   if (ptx::cluster_rank() == 0) {
     LADDER_SHARED(int, only_here, [20]);
@@ -273,8 +274,8 @@ TEST(Cluster, static_variables_have_one_place_in_all_blocks) {
   }
 }
 
-// Producer and consumer blocks by mbarriers alone: block 0 sends a row to each of the others through one slot each, which
-// they empty before the next.
+// Producer and consumer blocks synchronised by mbarriers alone. Block 0 sends rows to each other block through one
+// slot, which the block empties before the next row.
 __global__ void mbarrier_kernel(int turns, int* sums) {
   LADDER_SHARED(ptx::Mbarrier, full, );
   LADDER_SHARED(ptx::Mbarrier, empty, );
@@ -325,7 +326,7 @@ TEST(Cluster, mbarriers_order_blocks_without_the_clusters_barrier) {
 
 // --- Schedules
 
-// The order in which the blocks' threads pass.
+// Record the order in which the blocks' threads run.
 __global__ void order_kernel(int* next, int* when) {
   for (int step = 0; step < 4; ++step) {
     when[(blockIdx.x * 4 + step) * blockDim.x + threadIdx.x] = atomicAdd(next, 1);
@@ -554,7 +555,7 @@ __global__ void store_to_itself_kernel(int* out) {
   out[blockIdx.x] = inbox;
 }
 
-// A block may store to itself; on an H200 not if it is the cluster's only one.
+// A block may store to itself asynchronously; on an H200 not if it is the cluster's only block.
 TEST(Cluster, an_asynchronous_store_needs_another_block) {
   const Scoped scoped("asc");
   std::vector<int> out(2, -1);
@@ -584,7 +585,7 @@ TEST(Cluster, a_deadlock_says_of_every_block_who_waits_where) {
   EXPECT_TRUE(contains(one, "64 of the cluster's 128 threads have arrived")) << one;
 }
 
-// After a fault in one cluster the next launch finds everything in order.
+// A fault in one cluster must not affect the next launch.
 TEST(Cluster, a_fault_leaves_nothing_behind) {
   alignas(8) ptx::Mbarrier global = 0;
   std::vector<int> values(8 * 64, 1);
@@ -600,8 +601,8 @@ TEST(Cluster, a_fault_leaves_nothing_behind) {
   }
 }
 
-#if !defined(LADDER_TSAN)  // which has room for 8128 threads
-// The largest there is: it needs more stacks than any other launch.
+#if !defined(LADDER_TSAN)  // TSAN has room for 8128 threads
+// Run the largest cluster, which needs more stacks than any other launch.
 TEST(Cluster, sixteen_blocks_of_1024_threads_run) {
   const Scoped scoped("greedy:1");
   std::vector<int> ranks(16, -1);

@@ -1,4 +1,4 @@
-// Barriers, shuffles, votes, matches and atomics; and the reports when threads do not take part as they must.
+// Barriers, shuffles, votes, matches and atomics; and the reports about threads that do not take part.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -67,7 +67,7 @@ TEST(Shuffle16, moves_bf16_and_fp16) {
   }
 }
 
-// Halves of a warp in different collectives at the same time, and quarters of changing members.
+// Halves of a warp in different collectives at the same time, and quarters with changing members.
 __global__ void partial_masks_kernel(int* out) {
   const int lane = threadIdx.x;
   int value = lane;
@@ -95,7 +95,7 @@ TEST(Collective, masks_may_split_a_warp) {
   }
 }
 
-// Of the lanes of a half each: 16 to 31 hold what is negative for an int.
+// Reductions over each half of the warp. Lanes 16 to 31 hold values that are negative as int.
 __global__ void reductions_kernel(unsigned* out) {
   const unsigned lane = threadIdx.x;
   const unsigned half = lane < 16 ? 0x0000ffffu : 0xffff0000u;
@@ -150,7 +150,7 @@ __global__ void votes_kernel(unsigned* out) {
   mine[6] = __match_all_sync(~0u, lane / 31, &same) + same;
 }
 
-// The block's last warp has 8 lanes: masks that name the missing ones mean those there are.
+// The block's last warp has 8 lanes: a mask that names missing lanes means the existing ones.
 TEST(Collective, votes_and_matches) {
   for (const std::string& schedule : schedules(2)) {
     const Scoped scoped(schedule);
@@ -251,7 +251,7 @@ TEST(Atomics, are_atomic_across_os_threads) {
   EXPECT_EQ(i[6], kAll * 3);
 }
 
-// --- Reports. The macro notes the line that the report has to name.
+// --- Reports. The macro records the line that the report must name.
 
 #define NOTED(line) line = __LINE__;
 

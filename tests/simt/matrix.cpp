@@ -28,7 +28,7 @@ float value(float x) { return x; }
 float value(__half x) { return __half2float(x); }
 float value(__nv_bfloat16 x) { return __bfloat162float(x); }
 
-// 32-byte aligned, for wmma.
+// Matrix in 32-byte aligned storage, as wmma needs.
 template <class T>
 struct Matrix {
   Matrix(int rows, int cols, int ldm, bool row_major) : rows(rows), cols(cols), ldm(ldm), row_major(row_major) {
@@ -123,7 +123,7 @@ constexpr int num_elements() {
     return wmma::fragment<Use, m, n, k, T, wmma::row_major>::num_elements;
 }
 
-// Figures of NVIDIA's crt/mma.h.
+// Element counts of NVIDIA's crt/mma.h.
 TEST(Wmma, fragments_have_the_element_counts_of_mma_h) {
   EXPECT_EQ((num_elements<wmma::matrix_a, 16, 16, 16, __half>()), 16);
   EXPECT_EQ((num_elements<wmma::matrix_b, 32, 8, 16, __half>()), 16);
@@ -180,14 +180,14 @@ TEST(Wmma, rounding_to_tf32_is_to_nearest_ties_away) {
   EXPECT_TRUE(std::isinf(out[5]));
 }
 
-// --- mma.sync: fragments are filled and read by the formulas of the PTX ISA, written once more here
+// --- mma.sync: fragments are filled and read by the PTX ISA's formulas, implemented here a second time
 
 template <class T>
 std::uint32_t pack(T low, T high) {
   return std::bit_cast<std::uint16_t>(low) | static_cast<std::uint32_t>(std::bit_cast<std::uint16_t>(high)) << 16;
 }
 
-// a [16][16] row-major, b [16][8] row-major, d [16][8] in and out
+// d += a b, with a [16][16], b [16][8] and d [16][8], all row-major.
 template <class T>
 __global__ void mma_16_kernel(const T* a, const T* b, float* d) {
   const int g = threadIdx.x >> 2, t = threadIdx.x & 3;
@@ -244,7 +244,7 @@ TEST(Mma, tf32_ignores_the_low_mantissa_bits) {
   for (const float x : d) EXPECT_EQ(x, 8.0f);
 }
 
-// fp16's special values pass through the emulator's own conversion.
+// The emulator's own conversion must handle fp16's special values.
 TEST(Mma, fp16_subnormals_infinities_and_nan) {
   std::vector<__half> a(256, __float2half(0.0f)), b(128, __float2half(1.0f));
   a[0 * 16] = std::bit_cast<__half>(std::uint16_t{0x0001});
@@ -266,7 +266,7 @@ TEST(Mma, fp16_subnormals_infinities_and_nan) {
 
 // --- ldmatrix
 
-// Four 8x8 matrices in shared memory with rows `stride` elements apart; registers out as [lane][4].
+// Load four 8x8 matrices from shared memory, with rows `stride` elements apart; write the registers as [lane][4].
 __global__ void ldmatrix_kernel(std::uint32_t* plain, std::uint32_t* transposed, int stride) {
   LADDER_DYN_SMEM(smem);
   auto* elements = reinterpret_cast<std::uint16_t*>(smem);
@@ -297,7 +297,7 @@ TEST(Ldmatrix, deals_rows_and_columns) {
   }
 }
 
-// What ldmatrix has dealt out transposed, stmatrix puts back, into rows of its own.
+// Round trip: stmatrix stores the registers of a transposed ldmatrix to other rows.
 __global__ void stmatrix_kernel(std::uint16_t* back) {
   LADDER_DYN_SMEM(smem);
   auto* elements = reinterpret_cast<std::uint16_t*>(smem);

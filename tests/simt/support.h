@@ -1,5 +1,5 @@
-// What the emulator's own tests share. On the emulator device memory is host memory, so kernels get pointers into
-// std::vector.
+// Shared helpers of the emulator's own tests. On the emulator device memory is host memory, so kernels get pointers
+// into std::vector.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ class Scoped {
   Options before_;
 };
 
-// asc, desc, and `seeds` seeds of random and of greedy.
+// Returns asc, desc, and `seeds` seeds each of random and greedy.
 inline std::vector<std::string> schedules(int seeds) {
   std::vector<std::string> all = {"asc", "desc"};
   for (int seed = 1; seed <= seeds; ++seed) {
@@ -34,7 +34,7 @@ inline std::vector<std::string> schedules(int seeds) {
   return all;
 }
 
-// What the fault that `run` must throw says; fails the test if there is none.
+// Returns the message of the Fault that `run` must throw. Fails the test if there is none.
 template <class F>
 std::string fault_of(F run) {
   try {

@@ -1,4 +1,4 @@
-// The reference of softmax at values worked out by hand, by what the formula leaves unchanged, and its gradient against
+// The reference of softmax against values computed by hand and invariants of the formula, and its gradient against
 // differences of the forward pass.
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ std::vector<double> backward(const std::vector<float>& y, const std::vector<floa
 }
 
 TEST(SoftmaxReference, KnownValues) {
-  // e^ln2 = 2 beside e^0 = 1, in fp32's ln 2.
+  // e^(ln 2) = 2 and e^0 = 1, with ln 2 rounded to fp32.
   const std::vector<double> y = forward({std::log(2.0f), 0, 0, std::log(4.0f)});
   EXPECT_NEAR(y[0], 2.0 / 8, 1e-8);
   EXPECT_NEAR(y[1], 1.0 / 8, 1e-8);
@@ -69,11 +69,11 @@ TEST(SoftmaxReference, ExtremeRows) {
   const auto minus_infinity = static_cast<float>(-kInfinity);
   // One huge value takes all.
   EXPECT_EQ(forward({0, 3e38f, -3e38f}), (std::vector<double>{0, 1, 0}));
-  // What is masked counts as nothing.
+  // A masked (-infinity) element gets 0.
   EXPECT_EQ(forward({minus_infinity, 2, 2, minus_infinity}), (std::vector<double>{0, 0.5, 0.5, 0}));
-  // The least of all finite values is one like others.
+  // The smallest finite value is not a mask.
   EXPECT_EQ(forward({-3.4e38f, -3.4e38f}), (std::vector<double>{0.5, 0.5}));
-  // Of a row that is masked whole nothing can be said, as with PyTorch.
+  // A fully masked row is NaN, as in PyTorch.
   for (const double each : forward({minus_infinity, minus_infinity})) EXPECT_TRUE(std::isnan(each));
 }
 
@@ -125,7 +125,7 @@ TEST(SoftmaxInputs, TheGradientsYIsASoftmax) {
   }
 }
 
-// What was derived is not derived again: two elements that change places change nothing else.
+// derive() changes nothing when it runs again, so that exchanging two elements changes nothing else.
 TEST(SoftmaxInputs, DerivedOnceAndForAll) {
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
     for (const Case& c : {pass_of<Forward>().parse("m5 n33").with_dtype(dtype),

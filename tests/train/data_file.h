@@ -1,4 +1,4 @@
-// Small files of images to train on.
+// Small data files of training images.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace ladder::train::test {
 
-// A file as `./ladder prepare` writes it, of these pixels.
+// Write a data file like `./ladder prepare`'s, with these pixels.
 inline void put_raw_images(const std::filesystem::path& file, int size, int images, int held_out,
                            const std::string& pixels) {
   const auto little = [](std::uint64_t value, int bytes) {
@@ -29,7 +29,7 @@ inline void put_raw_images(const std::filesystem::path& file, int size, int imag
   ladder::test::put(file, header + digest_bytes + std::string(72, '\0') + pixels);
 }
 
-// Of bytes that follow from `seed`.
+// Write a data file of pseudo-random bytes that follow from `seed`.
 inline void put_images(const std::filesystem::path& file, int size, int images, int held_out, std::uint64_t seed = 0) {
   std::string pixels;
   std::uint64_t state = seed;

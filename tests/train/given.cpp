@@ -1,5 +1,5 @@
-// What the steps of a training are given and what they make of it, against the configuration and formulas of this file:
-// images, flips, time steps, noise, learning rate, AdamW, clipping, moving average, losses in the log.
+// Inputs and results of training steps, against the configuration and formulas of this file: images, flips, time steps,
+// noise, learning rate, AdamW, clipping, moving average, losses in the log.
 #include <cmath>
 #include <numbers>
 #include <numeric>
@@ -13,7 +13,7 @@
 namespace ladder::train::test {
 namespace {
 
-// Every number differs from its default and from the others of its kind.
+// Returns a configuration in which every number differs from its default and from the others of its kind.
 TrainingConfig given_config() {
   TrainingConfig config = small_config();
   config.dtype = Dtype::f32;
@@ -31,7 +31,8 @@ TrainingConfig given_config() {
   return config;
 }
 
-// Philox and the images are kernels of their own, with references of their own; a step is told which by these.
+// Noise (Philox) and images have kernels and references of their own. These functions select a step's noise, images and
+// times.
 std::uint64_t mixed(std::uint64_t x) {  // splitmix64, from its author's page
   x += 0x9e3779b97f4a7c15ull;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -48,7 +49,7 @@ std::vector<std::int32_t> times_of(const TrainingConfig& config, std::int64_t st
   return times;
 }
 
-// A checkpoint's tensors, one after the other.
+// Tensors of a checkpoint, concatenated.
 struct Saved {
   std::vector<float> weights, average, first, second;
 };
@@ -68,7 +69,7 @@ Saved saved(const fs::path& run, int step) {
   return all;
 }
 
-// A step on its own with the weights of a file: its losses and gradients.
+// A single step with the weights of a file, for its losses and gradients.
 class Alone {
  public:
   Alone(const TrainingConfig& config, const fs::path& data_file)
@@ -83,7 +84,8 @@ class Alone {
                    model_, source_.pixels()),
         step_({.dtype = config.dtype, .clip = false, .graph = false}, objective_, parameters_, state_, promotions_) {}
 
-  // Of step `number` from the weights in `file`: image p of the order is the p-th to be drawn.
+  // Returns the results of step `number` with the weights in `file`. The step takes images (number - 1) * batch ..
+  // number * batch - 1 of the shuffled order.
   StepResults run(const fs::path& file, std::int64_t number) {
     state_.set_values(read_weights(file, parameters_));
     Order order(config_.seed, data_.num_training(), config_.flip);
@@ -97,7 +99,7 @@ class Alone {
     return *step_.collect();
   }
 
-  // In the order of a checkpoint.
+  // Returns the gradients in a checkpoint's order.
   std::vector<float> gradients() const {
     const std::vector<float> flat = step_.gradients();
     std::vector<float> all;
@@ -125,7 +127,7 @@ double norm_of(const std::vector<float>& values) {
                                       [](double a, double b) { return a * b; }));
 }
 
-// `terms`: of the sums that they are, the magnitudes added up.
+// `terms`: for each expected sum, the sum of its terms' magnitudes.
 void expect_near(const std::vector<float>& found, const std::vector<double>& expected, const std::vector<double>& terms,
                  double ulps, const std::string& what) {
   ASSERT_EQ(found.size(), expected.size());
@@ -138,7 +140,7 @@ void expect_near(const std::vector<float>& found, const std::vector<double>& exp
 
 class Given : public Training {
  protected:
-  // The initialisation has zeros in the last layers, after which no gradient arrives.
+  // Returns a checkpoint without zero weights: the initialisation's zeros in last layers stop all gradients.
   static fs::path start() {
     static const fs::path file = [] {
       const nn::Parameters parameters = small_parameters();
@@ -157,8 +159,8 @@ class Given : public Training {
     return file;
   }
 
-  // Trains with a checkpoint after every step, and holds each against the one before, a gradient and AdamW's formula.
-  // The norm of each gradient.
+  // Train with a checkpoint after every step, and compare each with the previous checkpoint, a gradient and AdamW's
+  // formula. Returns the norm of each gradient.
   static std::vector<double> train_and_compare(const std::string& name, const TrainingConfig& config) {
     TrainingOptions o = options(name);
     o.initial_weights = start() / kFiles[0];
@@ -176,7 +178,7 @@ class Given : public Training {
       const std::vector<float> g = alone.gradients();
       norms.push_back(norm_of(g));
       const double scale = config.clip > 0 ? std::min(1.0, config.clip / (norms.back() + 1e-6)) : 1;
-      // Warm-up over two steps, then half a cosine down to zero after the last.
+      // Warm up over two steps, then half a cosine down to zero after the last step.
       const double lr =
           config.learning_rate * (k <= 2 ? k / 2.0 : 0.5 * (1 + std::cos(std::numbers::pi * (k - 3) / 3.0)));
       const double rate = config.ema_ramp ? std::min(config.ema_rate, std::exp2(-20.0 / k)) : config.ema_rate;
@@ -221,14 +223,14 @@ class Given : public Training {
   }
 };
 
-// Five steps of two of five images: into the second and third epoch.
+// Run five steps of two images on five images, into the second and third epoch.
 TEST_F(Given, EveryStepIsItsFormula) {
   const std::vector<double> norms = train_and_compare("unclipped", [] {
     TrainingConfig config = given_config();
     config.clip = 0;
     return config;
   }());
-  // A bound between the norms: it binds at some steps and not at others.
+  // A clipping bound between the norms takes effect at some steps only.
   std::vector<double> sorted = norms;
   std::ranges::sort(sorted);
   TrainingConfig config = given_config();
@@ -239,7 +241,7 @@ TEST_F(Given, EveryStepIsItsFormula) {
 }
 
 TEST_F(Given, ImagesHeldOutAreNeverDrawn) {
-  // Other held-out images after the same ones to train on, so that a training that drew one would differ.
+  // The same training images with other held-out images: a training that drew a held-out image would differ.
   const fs::path other = folder() / "other held out.ldata";
   put_images(folder() / "longer.ldata", kSide, 9, 3);
   const std::string five = contents(data()), six = contents(folder() / "longer.ldata");

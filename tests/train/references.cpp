@@ -1,7 +1,7 @@
-// A step against the references in double precision, twice. Operation by operation: each output is compared with the
-// reference's answer to the inputs that the step itself had just then, within the bounds that the operation's version
-// is held to on random values. And the whole tape run on the references alone, each taking what others before it gave:
-// every tensor of forward, backward and update is then the step's to the rounding that adds up on the way.
+// A step against the references in double precision, in two ways. Operation by operation: each output is compared with
+// the reference's answer to the inputs that the operation read in this step, within the bounds of the operation's
+// version on random values. As a whole: the tape runs on the references alone, each reading the outputs of earlier
+// references. Every tensor of forward, backward and update then equals the step's up to accumulated rounding.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -47,13 +47,13 @@ HostTensors inputs_of(const Program& program, std::size_t i) {
   return inputs;
 }
 
-// What an operation read, and the reference's answer to it.
+// Inputs that an operation read, and the reference's answer to them.
 struct Answer {
   std::vector<std::vector<float>> inputs;
   ExpectedOutputs expected;
 };
 
-// Called in place of an operation's launch; its work is done when it returns.
+// Replacement of an operation's launch. The work is complete when the function returns.
 using Launch = std::function<void(const Program& program, std::size_t operation, Stream stream)>;
 
 void launch(const Program& program, std::size_t operation, Stream stream) {
@@ -61,7 +61,7 @@ void launch(const Program& program, std::size_t operation, Stream stream) {
   backend::synchronize();
 }
 
-// The reference's answer, rounded to the tensors' dtypes, where the kernel would have put its own.
+// Write the reference's answer, rounded to the tensors' dtypes, to the kernel's outputs.
 void take_reference(const Program& program, std::size_t i, Stream) {
   const Operation& operation = program.tape().operations()[i];
   const Case& c = operation.problem;
@@ -75,7 +75,7 @@ void take_reference(const Program& program, std::size_t i, Stream) {
   }
 }
 
-// Everything that a step's operations write, one after the other.
+// Returns all outputs of a step's operations, in order.
 std::vector<std::vector<float>> all_outputs(const Step& step, const Launch& run) {
   std::vector<std::vector<float>> all;
   for (const Program* program : step.programs()) {
@@ -87,7 +87,7 @@ std::vector<std::vector<float>> all_outputs(const Step& step, const Launch& run)
   return all;
 }
 
-// The names of the same, for messages.
+// Returns the names of all_outputs(), for messages.
 std::vector<std::string> all_names(const Step& step) {
   std::vector<std::string> names;
   for (const Program* program : step.programs()) {
@@ -104,7 +104,7 @@ class Comparison {
  public:
   explicit Comparison(Launch run = launch) : launch_(std::move(run)) {}
 
-  // Runs a step's programs on the inputs of the step before, and keeps what differs.
+  // Run a step's programs on the previous step's inputs, and keep the differences.
   void run(const Step& step) {
     num_checked_ = 0;
     for (const Program* program : step.programs()) {
@@ -121,7 +121,7 @@ class Comparison {
     const Operation& operation = program.tape().operations()[i];
     const Case& c = operation.problem;
     const HostTensors inputs = inputs_of(program, i);
-    // Another order of threads has the same inputs: kernels give the same bits under each.
+    // The inputs are the same under another order of threads, since kernels give the same bits under each.
     Answer& answer = answers_[{&program, i}];
     if (answer.expected.empty() || answer.inputs != inputs.values) {
       answer = {.inputs = inputs.values, .expected = reference_outputs(c, inputs)};
@@ -145,7 +145,7 @@ class Comparison {
   std::size_t num_checked_ = 0;
 };
 
-// A step's state, as it began.
+// Reset a step's state to its beginning.
 void begin_again(Tiny& net) {
   net.set(net.random_weights());
   const std::vector<float> zeros(net.parameters.size(), 0.0f);
@@ -173,13 +173,13 @@ TEST_P(References, EveryTensorOfAStepIsTheirs) {
     begin_again(net);
     comparison.run(*net.step);
     for (const std::string& difference : comparison.differences()) ADD_FAILURE() << difference;
-    // What was compared is the step: it ends at the same bits.
+    // The compared run is the step itself: its final values have the same bits.
     EXPECT_EQ(net.state.get(net.state.values), values);
     if (HasFailure()) return;
   }
   EXPECT_GT(comparison.num_checked(), 200u);
   EXPECT_GT(results.loss, 0);
-  // Nothing that a step can be made of is missing in this one.
+  // This step contains every pass that a step can contain.
   for (const char* pass : {"add/embedding",
                            "add/embedding_backward",
                            "add/residual",
@@ -207,11 +207,12 @@ TEST_P(References, EveryTensorOfAStepIsTheirs) {
                            "silu/forward"}) {
     EXPECT_TRUE(comparison.passes().contains(pass)) << pass;
   }
-  // In 16 bits a block's input and its skip are read as they lie.
+  // Kernels read a block's input and its skip as two tensors in 16 bits, without a join.
   EXPECT_EQ(comparison.passes().contains("concat/join"), GetParam() == Dtype::f32);
 }
 
-// One product a skip connection, and no sum of images after it.
+// Each skip connection's gradient takes one gemm/dgrad, which accumulates and splits dx itself: no addition of images
+// follows.
 TEST_P(References, SkipConnectionsAddAndSplitTheirGradientThemselves) {
   Tiny net(GetParam());
   int accumulating = 0, splitting = 0, joins = 0, reads_in_parts = 0;
@@ -256,8 +257,7 @@ TEST_P(References, RunAStepThemselves) {
 INSTANTIATE_TEST_SUITE_P(Dtypes, References, ::testing::Values(Dtype::f32, Dtype::bf16),
                          [](const auto& info) { return name(info.param); });
 
-// That the comparison would see it: one operation that takes two of its operands for each other, and one tensor of
-// which an element is twice what it should be.
+// The comparison must find two faults: an operation with two operands exchanged, and a tensor with one element doubled.
 TEST(ReferencesFaults, AreFound) {
   if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
   Tiny net(Dtype::f32);
@@ -291,7 +291,7 @@ TEST(ReferencesFaults, AreFound) {
   });
   comparison.run(*net.step);
   EXPECT_EQ(faults, 2);
-  ASSERT_EQ(comparison.differences().size(), 2u);  // each only where it was made: what follows is right for its inputs
+  ASSERT_EQ(comparison.differences().size(), 2u);  // only at the origins: later operations fit their inputs
   EXPECT_NE(comparison.differences()[0].find("concat/join"), std::string::npos) << comparison.differences()[0];
   EXPECT_NE(comparison.differences()[1].find("conv3x3/dgrad"), std::string::npos) << comparison.differences()[1];
   EXPECT_NE(comparison.differences()[1].find("dx[n0 h0 w0 c17]"), std::string::npos) << comparison.differences()[1];

@@ -1,4 +1,4 @@
-// A training that goes on, or cannot: damaged and foreign checkpoints, full disks, two at once, updates left out.
+// Resuming a training: damaged and foreign checkpoints, full disks, two trainings at once, skipped updates.
 #include <csignal>
 #include <limits>
 #include <thread>
@@ -12,7 +12,7 @@ namespace {
 
 class Resuming : public Training {
  protected:
-  // A run of its own with the reference's checkpoint of step 2.
+  // Returns the options of a new run that holds the reference's checkpoint of step 2.
   static TrainingOptions interrupted(const std::string& name) {
     TrainingOptions o = options(name);
     fs::create_directories(o.out / "checkpoints");
@@ -62,7 +62,7 @@ TEST_F(Resuming, RefusesWhatIsDamagedOrNotThere) {
   EXPECT_FALSE(fs::exists(o.out));
 }
 
-// One bit of the newest one's moments: the training goes on from the one before, to the same end.
+// Flip one bit in the newest checkpoint's moments: the training resumes from the previous checkpoint and ends the same.
 TEST_F(Resuming, PassesOverADamagedCheckpoint) {
   TrainingOptions o = interrupted("newest damaged");
   const fs::path newest = o.out / "checkpoints" / "step_00000004";
@@ -86,7 +86,7 @@ TEST_F(Resuming, ARunKilledInItsFirstCheckpointBeginsAgain) {
   EXPECT_EQ(losses_of(o.out), losses_of(reference()));
 }
 
-// Steps that were logged after the checkpoint are logged once more, and half a line is nobody's.
+// Steps logged after the checkpoint are logged again, and a half-written line is dropped.
 TEST_F(Resuming, TheLogGoesOnFromTheCheckpoint) {
   TrainingOptions o = interrupted("log");
   const std::string log = contents(reference() / "log.jsonl");
@@ -127,7 +127,7 @@ TEST_F(Resuming, TwoTrainingsInOneFolderAreRefused) {
                   "process " + std::to_string(getpid()) + " is training in '" + o.out.string() + "'"));
 }
 
-// A thread that sends this process a signal once a step is logged: from then on the training has its handlers.
+// Returns a thread that signals this process once a step is logged: by then the training has installed its handlers.
 std::thread sender_to(const TrainingOptions& o, int signal) {
   return std::thread([log = o.out / "log.jsonl", signal] {
     while (!fs::exists(log) || fs::file_size(log) == 0) std::this_thread::yield();
@@ -141,14 +141,14 @@ TEST_F(Resuming, SignalsEndItWithACheckpoint) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     TrainingOptions o = options("signal " + std::to_string(signal));
     o.checkpoint_every = 0;
-    const auto before = std::signal(signal, SIG_DFL);  // where the tests were started to ignore it
+    const auto before = std::signal(signal, SIG_DFL);  // in case the tests were started with the signal ignored
     std::thread sender = sender_to(o, signal);
     EXPECT_FALSE(train(config, o)) << signal;
     sender.join();
     std::signal(signal, before);
     EXPECT_TRUE(has_checkpoint(o.out)) << signal;
   }
-  // As nohup starts a program.
+  // nohup starts a program with SIGHUP ignored.
   const auto before = std::signal(SIGHUP, SIG_IGN);
   const TrainingOptions o = options("ignored");
   std::thread sender = sender_to(o, SIGHUP);
@@ -167,7 +167,7 @@ TEST_F(Resuming, OtherKernelsAreSaid) {
   EXPECT_TRUE(has(printed([&] { train(small_config(), o); }), "other kernels than the checkpoint's"));
 }
 
-// A longer training has a higher rate at the same step, where the rate follows from the length.
+// A longer training has a higher rate at the same step if the rate depends on the length.
 TEST_F(Resuming, ARiseOfTheLearningRateIsSaid) {
   TrainingOptions o = options("longer");
   TrainingConfig config = small_config();
@@ -213,14 +213,14 @@ TEST_F(Resuming, AFullDiskLeavesTheCheckpointBefore) {
     EXPECT_FALSE(fs::exists(o.out / "checkpoints" / "step_00000004"));
     EXPECT_EQ(find_checkpoint(o.out).filename(), "step_00000002");
   }
-  // From there it goes on to where it would have come.
+  // Resuming from there ends in the same state.
   EXPECT_TRUE(train(small_config(), o));
   expect_same_step(reference(), o.out, 4);
 }
 
 class Diverging : public Training {
  protected:
-  // The reference's initialisation with one number in it so large that the gradients overflow.
+  // Returns the reference's initialisation with one value so large that the gradients overflow.
   static fs::path spoilt_weights(float value = 1e38f) {
     const nn::Parameters parameters = small_parameters();
     std::vector<float> flat = parameters.initial(1);
@@ -249,7 +249,7 @@ TEST_F(Diverging, LeavesUpdatesOutAndCountsThem) {
   EXPECT_EQ(read_metadata(o.out).at("skipped"), "2");
   EXPECT_EQ(log_of(o.out).back().at("skipped"), 2);
   EXPECT_TRUE(log_of(o.out).back().at("loss").is_null());
-  // The count goes on after an interruption.
+  // The count of skipped updates continues after an interruption.
   o.initial_weights.clear();
   o.resume = true;
   o.stop_at = 3;
@@ -264,7 +264,7 @@ TEST_F(Diverging, WeightsThatAreNotFiniteAreRefused) {
   EXPECT_TRUE(has(message, "tensor 'out.2.bias' has a weight that is not finite"));
 }
 
-// The checkpoint of the step stays.
+// The step's checkpoint stays.
 TEST_F(Diverging, APictureThatIsNotFiniteEndsIt) {
   TrainingOptions o = options("no picture");
   o.initial_weights = spoilt_weights(3e38f);

@@ -1,4 +1,4 @@
-// Trainings of a model of one level, in folders of their own.
+// Trainings of a one-level model, each in its own folder.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -43,14 +43,14 @@ inline TrainingConfig small_config() {
       .batch = 2,
       .learning_rate = 1e-3,
       .ema_rate = 0.5,
-      .ema_ramp = false,  // which would make the average of the first steps the weights themselves
+      .ema_ramp = false,  // a ramp would make the first steps' average equal the weights
       .flip = true,
       .seed = 5};
 }
 
 inline nn::Parameters small_parameters() { return nn::Parameters(nn::Unet2d(small_config().model).declare()); }
 
-// Checkpoints' files of the same step are equal byte for byte: state, configuration and progress.
+// Expect equal checkpoint files of two runs at a step, byte for byte: state, configuration and progress.
 inline void expect_same_step(const fs::path& a, const fs::path& b, int step) {
   const std::string folder = "step_0000000" + std::to_string(step);
   for (const char* file : kFiles) {
@@ -81,7 +81,8 @@ inline std::map<std::string, std::vector<float>> weights_of(const fs::path& run,
                         expected_tensors(parameters));
 }
 
-// Five images to train on, so that the third step reaches into the second epoch, and three held out: more than a batch.
+// Fixture with five training images, so that the third step reaches the second epoch, and three held-out images, more
+// than a batch.
 class Training : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -105,7 +106,8 @@ class Training : public ::testing::Test {
         .data = data(), .out = folder() / name, .log_every = 1, .held_out_every = 0, .checkpoint_every = 2, .keep = 10};
   }
 
-  // The training that others are compared with: four steps in one go, checkpoints after the second and the fourth.
+  // Returns the reference training's folder: four steps without interruption, checkpoints after the second and the
+  // fourth.
   static const fs::path& reference() {
     static const fs::path run = [] {
       train(small_config(), options("reference"));
@@ -114,7 +116,7 @@ class Training : public ::testing::Test {
     return run;
   }
 
-  // What a training prints.
+  // Returns the output that a training prints.
   template <class Action>
   static std::string printed(const Action& action) {
     std::fflush(stdout);

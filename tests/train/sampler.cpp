@@ -1,4 +1,4 @@
-// What looks at a network from outside its training: the sampler, the held-out loss, and where images come from.
+// Sampler, held-out loss and image source: users of a network outside its training step.
 #include "train/sampler.h"
 
 #include <fmt/format.h>
@@ -35,12 +35,12 @@ class NeedsDevice : public ::testing::Test {
   }
 };
 
-// A network of one level in which no weight is zero: what it predicts depends on the image and on the time step.
+// A one-level network without zero weights: its prediction depends on the image and on the time step.
 class Sampling : public NeedsDevice {
  protected:
   static constexpr std::int64_t kSeed = 11;
 
-  // Of 64 channels: with one channel a group, the group norm would take out what the embedding adds.
+  // 64 channels: with one channel a group, GroupNorm would remove what the embedding adds.
   static nn::Unet2dConfig config() {
     return {.image_size = 4, .channels = 64, .channel_mult = {1}, .res_blocks = 1, .attention_resolutions = {}};
   }
@@ -65,7 +65,7 @@ class Sampling : public NeedsDevice {
     return Sampler(options, model_, *parameters_, state(options.dtype)->weights(), promotions_).run(seed, first);
   }
 
-  // Runs the operations of a tape that `append` adds to, and returns `count` numbers of what they leave in a region.
+  // Run the operations that `append` adds to a tape; returns the first `count` numbers of the result region.
   template <class Append>
   std::vector<float> computed(Dtype dtype, std::size_t count, const Append& append) {
     const OwnedRegion region("result", count * size_of(dtype));
@@ -81,7 +81,7 @@ class Sampling : public NeedsDevice {
     return found;
   }
 
-  // The network's prediction, without a sampler.
+  // Returns the network's prediction, without a sampler.
   std::vector<float> predict(Dtype dtype, const std::vector<double>& x, int t) {
     const std::vector<float> times(2, static_cast<float>(t)), rounded(x.begin(), x.end());
     std::vector<std::byte> raw(x.size() * size_of(dtype));
@@ -107,9 +107,9 @@ class Sampling : public NeedsDevice {
     });
   }
 
-  // Three steps at t = 666, 333 and 0 on the host, in double, the network asked at each. `step` makes the next x of
-  // alpha_bar at t and at the next time step, of x0 clamped to [-1, 1], eps, x and noise. The streams of noise: one a
-  // step, and number 1000 for what it begins with.
+  // Sample in three steps at t = 666, 333 and 0 on the host, in double, with the device's predictions. `step` computes
+  // the next x from alpha_bar at t and at the next time step, x0 clamped to [-1, 1], eps, x and noise. Each step has
+  // its noise stream; stream 1000 is the initial noise.
   template <class Step>
   std::vector<float> sampled(Dtype dtype, std::int64_t first, const Step& step) {
     const auto schedule = diffusion::make_schedule(diffusion::Betas::linear);
@@ -138,13 +138,13 @@ TEST_F(Sampling, TheSeedDecides) {
   const std::vector<float> images = sampler.run(1);
   EXPECT_TRUE(std::ranges::all_of(images, [](float v) { return std::isfinite(v); }));
   EXPECT_NE(sampler.run(2), images);
-  EXPECT_NE(sampler.run(1, 2), images);  // the two images after those
-  EXPECT_EQ(sampler.run(1), images);     // nothing of a run is left for the next
+  EXPECT_NE(sampler.run(1, 2), images);  // images 2 and 3
+  EXPECT_EQ(sampler.run(1), images);     // a run leaves no state for the next
   const std::size_t each = images.size() / 2;
   EXPECT_FALSE(std::equal(images.begin(), images.begin() + each, images.begin() + each));
 }
 
-// The first batch runs launch by launch before it is captured, the others as graphs.
+// The first batch runs as launches before the capture, later batches as graphs.
 TEST_F(Sampling, GraphsOfAnyLengthChangeNoBit) {
   SamplerOptions ddim = options(), noisy = options(Dtype::bf16), ddpm = options(Dtype::bf16);
   noisy.eta_percent = 60;
@@ -175,7 +175,7 @@ TEST_F(Sampling, TheNetworkSeesTheTimeStep) {
   }
 }
 
-// Both batches of two: the noise of the second follows that of the first.
+// Test both batches of two images: the second batch's noise follows the first's.
 TEST_F(Sampling, EveryStepIsItsFormulaAndHasANoiseOfItsOwn) {
   EXPECT_EQ(diffusion::scheduler_timesteps({}, 3), (std::vector<int>{666, 333, 0}));
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
@@ -208,7 +208,7 @@ TEST_F(Sampling, EveryStepIsItsFormulaAndHasANoiseOfItsOwn) {
   }
 }
 
-// Images 0 to 3 drawn at once, by two, by three and one by one, with noise in each step.
+// Draw images 0 to 3 in batches of four, three, two and one, with noise in each step.
 TEST_F(Sampling, AnImageIsTheSameInBatchesOfAnySize) {
   SamplerOptions o = options();
   o.kind = SamplerKind::ddpm;
@@ -227,7 +227,7 @@ TEST_F(Sampling, AnImageIsTheSameInBatchesOfAnySize) {
   }
 }
 
-// Finite weights whose prediction is not, with and without a clamp that would hide it.
+// Finite weights with a prediction that is not finite, with and without a clamp that would hide it.
 TEST_F(Sampling, WhatIsNotFiniteIsNoImage) {
   std::vector<float> weights = parameters_->initial(1);
   std::ranges::fill(weights, 3e38f);
@@ -256,8 +256,8 @@ TEST_F(Sampling, NoImagesAreRefused) {
 
 class HeldOutLoss : public NeedsDevice {};
 
-// The loss is that of steps on the same images, time steps and noise; the third image fills its batch up twice and
-// counts once. Nothing of the training changes.
+// The held-out loss equals that of steps on the same images, time steps and noise. The third image fills its batch of
+// two and counts once. The training's state does not change.
 TEST_F(HeldOutLoss, IsTheMeanOverItsImagesAndChangesNothing) {
   Tiny net(Dtype::bf16);
   const nn::Binding binding{.parameters = &net.parameters,
@@ -296,7 +296,7 @@ TEST_F(HeldOutLoss, TimeStepsLieInEqualDistances) {
 
 class Images : public NeedsDevice {
  protected:
-  // The bytes on the device of an image that place() or held_out() names.
+  // Returns the device bytes of an image that place() or held_out() names.
   static std::vector<std::uint8_t> at(const ImageSource& source, std::int32_t number, std::size_t each) {
     std::vector<std::uint8_t> all(source.pixels().bytes);
     backend::copy_out(all.data(), source.pixels().base, all.size());
@@ -318,7 +318,7 @@ TEST_F(Images, AreWhereTheyAreSaidToBe) {
     EXPECT_EQ(source.images(), source.streams() ? 2 + 2 * 3 : 9);
     const OwnedStream stream;
     std::vector<std::int32_t> before;
-    // Of each turn and the one before it: a step may still be at work on that.
+    // A batch must not overwrite images of the previous batch, which a step may still be reading.
     for (const std::vector<std::int32_t>& batch :
          std::vector<std::vector<std::int32_t>>{{0, 1, 2}, {-1 - 6, 5, 4}, {3, 3, -1 - 0}, {6, 2, 1}, {1, 1, 1}}) {
       const std::vector<std::int32_t> placed = source.place(batch, stream);

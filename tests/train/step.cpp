@@ -1,4 +1,5 @@
-// A training step: the same bits however it is run, the right answer to rounding in parts, and no value read too late.
+// A training step: the same bits in every way to run it, parts right up to rounding, and no value read too early or too
+// late.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,7 +56,8 @@ TEST_P(TrainStep, AGraphHasTheBitsOfLaunches) {
   EXPECT_EQ(launched, two_steps(Tiny(GetParam(), 1, true)));
 }
 
-// What the arena held before, and what a value leaves behind, is NaN: a value that is read too early or too late shows.
+// Poison the arena with NaN before the step and each value after its last use: reading a value too early or too late
+// shows.
 TEST_P(TrainStep, NoValueIsReadTooEarlyOrTooLate) {
   Tiny plain(GetParam());
   const Outcome expected = outcome(plain, plain.run());
@@ -74,7 +76,7 @@ TEST_P(TrainStep, MicroBatchesAddUpToTheBatch) {
   EXPECT_LT(distance(found.gradients, expected.gradients), rounds ? 2e-2 : 2e-5);
 }
 
-// Gradients that the update reads as layers left them, and those that are widened first for a version that cannot.
+// Compare updates that read gradients in the layers' dtype with versions that need them widened to fp32 first.
 TEST_P(TrainStep, AnUpdateOfWidenedGradientsHasTheSameBits) {
   const bool rounds = GetParam() == Dtype::bf16;
   Tiny as_they_are(GetParam()), widened(GetParam(), 1, false, "optimizer/norm=v02,optimizer/adamw=v02");
@@ -95,8 +97,8 @@ TEST_P(TrainStep, AnUpdateOfWidenedGradientsHasTheSameBits) {
   EXPECT_GE(widened.step->bytes(), as_they_are.step->bytes() + (rounds ? fp32_of_matrices : 0));
 }
 
-// The embedding of time steps, its gradients and those of weights run beside the network's other operations, on the same bits,
-// and nothing they touch is touched meanwhile.
+// The time steps' embedding, its gradients and the weights' gradients run on a side stream, with the same bits, and no
+// overlapping operation touches their memory.
 TEST_P(TrainStep, BranchesHaveTheBitsOfOneLine) {
   Tiny branching(GetParam(), 1, true), in_line(GetParam());
   in_line.step = std::make_unique<Step>(StepOptions{.dtype = GetParam(), .graph = false, .branches = false},
@@ -123,8 +125,8 @@ TEST_P(TrainStep, BranchesHaveTheBitsOfOneLine) {
   EXPECT_EQ(at_the_same_time, expected);
 }
 
-// With a version that adds to dx and sums it, the operations that did so are gone, and no gradient changes by more than the
-// roundings that are gone with them.
+// A groupnorm/backward version that adds to dx and sums it removes the separate operations. No gradient changes by more
+// than the rounding steps that disappear with them.
 TEST_P(TrainStep, GroupNormsBackwardPassDoesItsNeighboursWork) {
   if (backend::device().arch < 90) GTEST_SKIP() << "an older GPU";
   const bool rounds = GetParam() == Dtype::bf16;
@@ -137,7 +139,7 @@ TEST_P(TrainStep, GroupNormsBackwardPassDoesItsNeighboursWork) {
         all, [](const Operation& each) { return each.problem.pass->path() == "add/embedding_backward"; });
   };
   EXPECT_GT(sums(apart), 1);
-  EXPECT_EQ(sums(together), 1);  // over images, of what it has summed
+  EXPECT_EQ(sums(together), 1);  // over images, of the sums that GroupNorm made
   const Outcome expected = outcome(apart, apart.run());
   const Outcome found = outcome(together, together.run());
   EXPECT_EQ(found.losses, expected.losses);
@@ -147,8 +149,8 @@ TEST_P(TrainStep, GroupNormsBackwardPassDoesItsNeighboursWork) {
   EXPECT_EQ(outcome(poisoned, results), found);
 }
 
-// The bias of a block's first convolution and that of its embedding are added to the same pixels: one has its gradient from
-// the embedding's sums over pixels, the other from a product of the linear layers.
+// A block adds its first convolution's bias and its embedding's bias to the same pixels, so their gradients are equal.
+// The first comes from the embedding's sums over pixels, the second from a product of the linear layers.
 TEST_P(TrainStep, ABiasBesideTheEmbeddingHasItsGradient) {
   Tiny net(GetParam());
   net.run();
@@ -169,9 +171,9 @@ TEST_P(TrainStep, ABiasBesideTheEmbeddingHasItsGradient) {
   EXPECT_GT(blocks, 2);
 }
 
-// With a version of the convolution that adds the embedding and the residual after it, the operations that did so are gone,
-// and gradients are as near to those without rounding as with them: in the root mean square of several batches on a GPU, as
-// one batch's roundings may fall by a quarter to either side.
+// A convolution version that also adds the embedding and the residual removes the separate operations. Gradients stay
+// as near to those without rounding as before: in the root mean square over several batches on a GPU, as one batch's
+// rounding error may differ by a quarter to either side.
 TEST_P(TrainStep, ConvolutionsAddWhatFollowsThem) {
   if (backend::device().arch < 90) GTEST_SKIP() << "an older GPU";
   const bool rounds = GetParam() == Dtype::bf16;
@@ -203,7 +205,7 @@ TEST_P(TrainStep, ConvolutionsAddWhatFollowsThem) {
   EXPECT_LT(std::sqrt(of_together), 1.1 * std::sqrt(of_apart)) << "root of the sum over " << batches << " batches";
 }
 
-// The input of a block on the way up and its skip are read as they lie where all that reads them can.
+// An up block's input and skip are not joined if all their readers can read two tensors.
 TEST_P(TrainStep, NothingIsJoinedThatCanBeReadInParts) {
   if (backend::device().arch < 90) GTEST_SKIP() << "an older GPU";
   const auto joins = [](const Tiny& net) {
@@ -235,7 +237,7 @@ TEST_P(TrainStepOnce, AnotherStepHasOtherNoise) {
   EXPECT_GT(distance(net.objective.noise(), first), 0.5);
 }
 
-// A gradient that is not finite leaves parameters, moments and average as they were, and says so.
+// A gradient that is not finite leaves parameters, moments and average unchanged, and is reported.
 TEST_P(TrainStepOnce, LeavesOutAnUpdateThatIsNotFinite) {
   Tiny net(GetParam());
   std::vector<float> weights = net.random_weights();
@@ -248,7 +250,7 @@ TEST_P(TrainStepOnce, LeavesOutAnUpdateThatIsNotFinite) {
   EXPECT_EQ(net.state.get(net.state.first_moments), std::vector<float>(weights.size(), 0.0f));
 }
 
-// A step whose gradient is not finite, between two others, leaves nothing behind.
+// A step with a gradient that is not finite, between two good steps, leaves no trace.
 TEST_P(TrainStepOnce, AStepLeftOutBetweenGoodOnesChangesNothing) {
   Tiny plain(GetParam());
   plain.run(1);
@@ -261,7 +263,7 @@ TEST_P(TrainStepOnce, AStepLeftOutBetweenGoodOnesChangesNothing) {
   EXPECT_EQ(outcome(net, net.run(3)), expected);
 }
 
-// More steps than are on their way at a time: each result is its own step's.
+// Submit more steps than can be in flight: each result must belong to its step.
 TEST_P(TrainStepOnce, ResultsComeInTheOrderOfTheirSteps) {
   Tiny net(GetParam());
   std::vector<StepResults> results;
@@ -276,7 +278,7 @@ TEST_P(TrainStepOnce, ResultsComeInTheOrderOfTheirSteps) {
   }
 }
 
-// The batch's first pass reads far past the images. Replayed in a graph it is found out where the results are waited for.
+// The batch's first pass reads far past the images. In a replayed graph the failure shows at the wait for the results.
 TEST_P(TrainStepOnce, ALaunchThatFailsIsReported) {
   if (backend::kind() == backend::Kind::gpu)
     GTEST_SKIP() << "a process whose kernel has failed can use no GPU any more";
@@ -292,14 +294,14 @@ TEST_P(TrainStepOnce, ALaunchThatFailsIsReported) {
   }
 }
 
-// The gradient says how the loss changes in a direction: central differences along the gradient itself and along a
-// random one.
+// The gradient must predict the loss's change in a direction: central differences along the gradient itself and along a
+// random direction.
 TEST_P(TrainStepOnce, TheGradientIsTheSlopeOfTheLoss) {
   Tiny net(GetParam());
   const std::vector<float> weights = net.random_weights();
   net.run();
   const std::vector<float> gradient = net.step->gradients();
-  std::vector<float> mixed = gradient;  // signs at random: what one layer got wrong does not hide behind the others
+  std::vector<float> mixed = gradient;  // random signs, so that a wrong layer does not hide behind the others
   for (std::size_t i = 0; i < mixed.size(); ++i) mixed[i] *= (i * 2654435761u >> 16) % 2 == 0 ? 1.0f : -0.5f;
   for (const std::vector<float>& direction : {gradient, mixed}) {
     double norm = 0, slope = 0;

@@ -1,4 +1,5 @@
-// Where a step's time goes: busy, gaps and overlaps of made spans, records told apart by replay, and a step on this device.
+// Breakdown of a step's time: busy, gaps and overlaps of synthetic spans, assignment of records to replays, and a step
+// on this device.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -26,7 +27,7 @@ TEST(Shares, GapsBelongToTheOneAfterThem) {
 }
 
 TEST(Shares, WhatOverlapsIsCountedOnce) {
-  // 1 begins before 0 has ended; 2 runs beside both, and for nobody's time but its own.
+  // Operation 1 begins before 0 has ended; 2 overlaps both and adds no busy time.
   const std::vector<Share> shares = shares_of({{2, 1500, 1800}, {0, 1000, 2000}, {1, 1700, 4000}}, 4);
   EXPECT_EQ(shares, (std::vector<Share>{{.busy_us = 1}, {.busy_us = 2, .overlap_us = 0.3}, {.overlap_us = 0.3}, {}}));
   EXPECT_DOUBLE_EQ(sum(shares), 3);
@@ -56,7 +57,7 @@ TEST(Shares, TheSumIsTheStepWhateverLies) {
 }
 
 TEST(Replays, AreToldApartByTheTimesOfEachNode) {
-  // Nodes 10 and 11; the second replay's 10 begins before the first's 11 has ended.
+  // Nodes 10 and 11. The second replay's node 10 begins before the first replay's node 11 has ended.
   const std::vector<NodeRecord> records = {{11, 150, 260}, {10, 250, 300}, {10, 100, 200}, {11, 310, 400}};
   const auto replays = replays_of(records, {{10, 3}, {11, 5}}, 2);
   ASSERT_EQ(replays.size(), 2u);
@@ -77,7 +78,7 @@ TEST(Replays, WhereRecordsAreMissingOrStrangeThereIsNoSum) {
   EXPECT_TRUE(has(message_of<Failure>([&] { replays_of(once, {{10, 0}, {11, 1}}, 1); }), "of 1 nodes out of 2"));
 }
 
-// On a GPU by records where there is CUPTI; the emulator's marks take no time.
+// Time by CUPTI's records on a GPU that has CUPTI; the emulator's marks take no time.
 TEST(StepTimes, EveryOperationOfAStepIsThere) {
   if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
   test::Tiny net(Dtype::f32);

@@ -1,4 +1,4 @@
-// A U-Net small enough for the emulator, with everything around it that a step needs.
+// A U-Net small enough for the emulator, with everything else that a step needs.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace ladder::train::test {
 
-// Two levels at 8x8, 64 and 128 channels, attention at 4x4; four images.
+// Two levels with 64 and 128 channels, 8x8 images, attention at 4x4; four images.
 class Tiny {
  public:
   static constexpr int kImages = 4;
@@ -44,7 +44,7 @@ class Tiny {
     state.set(state.average, weights);
   }
 
-  // Those of the initialisation, and small ones where that has zeros: of layers of zeros most gradients are zero.
+  // Returns the initial weights, with small values in place of zeros: behind layers of zeros most gradients are zero.
   std::vector<float> random_weights() const {
     std::vector<float> weights = parameters.initial(7);
     for (const nn::Parameter& p : parameters.all()) {
@@ -56,7 +56,7 @@ class Tiny {
     return weights;
   }
 
-  // Distinct images, one of them mirrored, and time steps.
+  // Returns a batch of distinct images, one of them mirrored, and distinct time steps.
   DenoisingInputs batch(std::int64_t number = 1) const {
     DenoisingInputs in = denoising_inputs(config, number);
     in.index = {static_cast<std::int32_t>(number % kImages), -1 - static_cast<std::int32_t>((number + 1) % kImages)};

@@ -1,4 +1,4 @@
-// What a training is defined by: what is refused, what comes back from text, learning rates and time steps.
+// TrainingConfig: refused values, the round trip through text, learning rates and time steps.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ TEST(TrainingConfigs, WhatCannotBeTrainedIsRefused) {
   EXPECT_TRUE(refused([](TrainingConfig& c) { c.dtype = Dtype::f16; }));
 }
 
-// A checkpoint's configuration trains on with each number and word as it stands there, or not at all.
+// A checkpoint's configuration is used with exactly its numbers and words, or refused.
 TEST(TrainingConfigs, NumbersAndWordsThatAreNotOursAreNamed) {
   const nlohmann::json good = TrainingConfig{.model = nn::unet2d_config("tiny")};
   const auto refused = [&](const char* key, const nlohmann::json& value) {
@@ -114,7 +114,7 @@ TEST(TrainingConfigs, ComeBackFromTheirText) {
   const auto back = nlohmann::json::parse(text).get<TrainingConfig>();
   EXPECT_EQ(back.model, config.model);
   EXPECT_EQ(nlohmann::json(back).dump(), text);
-  // And no key says the same for another value.
+  // Each key's text must show its changed value.
   const nlohmann::json plain = TrainingConfig{}, json = config;
   for (const auto& [key, value] : json.items()) EXPECT_NE(value, plain.at(key)) << key;
 }
@@ -138,7 +138,7 @@ TEST(TrainingConfigs, TheLearningRateFollowsItsSchedule) {
   EXPECT_NEAR(learning_rate(config, 100), 0, 1e-12);
 
   config.ema_rate = 0.99;
-  EXPECT_NEAR(std::pow(ema_rate(config, 200), 10), 0.5, 1e-12);  // half of it is of the last twentieth
+  EXPECT_NEAR(std::pow(ema_rate(config, 200), 10), 0.5, 1e-12);  // half of it comes from the last 5 %
   EXPECT_EQ(ema_rate(config, 1000000), 0.99);
   config.ema_ramp = false;
   EXPECT_EQ(ema_rate(config, 1), 0.99);

@@ -1,4 +1,4 @@
-// What the generic cheats do to tensors whose meaning they do not know.
+// Operations of the generic cheats on tensors of unknown meaning.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace ladder::wrong {
 
-// What is done to a tensor on the device: a functor for each index below a count.
+// Device functors, called for each index below a count.
 
 template <class F>
 __global__ void each_kernel(long long count, F f) {
@@ -37,11 +37,11 @@ struct Mean {
   }
 };
 
-// to[i] = factor * to[i] + by + from[i % count]
+// to[i] = factor * to[i] + by + (from ? from[i % count] : 0)
 template <class To, class From = float>
 struct Change {
   To* to;
-  float factor;  // at 0, what it held does not matter
+  float factor;  // 0 ignores the old value, even a NaN
   float by;
   const From* from = nullptr;
   long long count = 1;
@@ -52,7 +52,7 @@ struct Change {
   }
 };
 
-// To nearest even, without the last `bits` bits of the mantissa.
+// Round to nearest even, dropping the last `bits` bits of the mantissa.
 struct RoundInput {
   float* to;
   const float* from;
@@ -77,13 +77,13 @@ struct FlipBit {
   __device__ void operator()(long long i) const { at[i] ^= 1; }
 };
 
-// One launch of a version that cheats.
+// Launch of a cheating version.
 struct Call {
   const Version& honest;
   const Case& c;
   std::vector<void*> pointers;
-  void* workspace;  // the honest version's
-  Byte* own;        // the cheat's part of it, poisoned as all of it is
+  void* workspace;  // starts with the honest version's workspace
+  Byte* own;        // the cheat's part of the workspace, poisoned like the rest
   Stream stream;
 
   void launch_honest() const { launch_version(honest, c, pointers.data(), workspace, stream); }
@@ -99,16 +99,16 @@ struct Call {
   void copy(void* to, const void* from, std::size_t count) const {
     each(count, stream, CopyBytes{static_cast<Byte*>(to), static_cast<const Byte*>(from)});
   }
-  // Calls f(pointer to the elements) with their type.
+  // Call f with a pointer to the tensor's elements, in their type.
   template <class F>
   void with_elements(std::size_t i, F&& f) const {
     with_storage_type(spec(i).dtype, [&](auto element) { f(static_cast<decltype(element)*>(pointers[i])); });
   }
-  // Every element becomes factor * element + by.
+  // Replace every element by factor * element + by.
   void change(std::size_t i, float factor, float by) const {
     with_elements(i, [&](auto* y) { each(spec(i).elements(), stream, Change{y, factor, by}); });
   }
-  // Adds the tensor of that kind in the cheat's part of the workspace.
+  // Add the tensor's copy in the cheat's part of the workspace.
   void add_own(std::size_t i) const {
     const std::size_t count = spec(i).elements();
     with_elements(i, [&]<class T>(T* y) {
@@ -119,10 +119,10 @@ struct Call {
 
 using Body = std::function<void(const Call&)>;
 
-// Device memory that outlives a launch, anew for each case and its buffers.
+// Device memory that outlives a launch, reallocated for each case and its buffers.
 class Kept {
  public:
-  // Whether it holds something of this call's buffers; if not, it has room for `bytes` from now on.
+  // Returns true if the memory belongs to this call's case and buffers; else allocates `bytes` for them.
   bool is_of(const Call& call, std::size_t bytes) {
     if (memory_ && text_ == call.c.text && pointers_ == call.pointers) return true;
     memory_ = {backend::allocate(std::max<std::size_t>(bytes, 1)), backend::release};

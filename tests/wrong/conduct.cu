@@ -1,4 +1,4 @@
-// How a launch behaves that gives right answers, at least where somebody looks.
+// Cheats by conduct: launches with right answers, at least where a check looks.
 #include <memory>
 
 #include "tests/wrong/generic.h"
@@ -6,15 +6,15 @@
 namespace ladder::wrong {
 namespace {
 
-// Answers of another launch.
+// Cheats that return another launch's answer.
 
-constexpr std::size_t kFlagBytes = 256;    // before what is kept
-constexpr std::size_t kLargeAnswer = 512;  // of fewer bytes an overwritten eighth may miss all
-constexpr std::size_t kLargeInput = 1024;  // of fewer bytes 64 are most
-constexpr int kLeastProblems = 3;          // with a large input: in one a sample may be lucky
-constexpr Byte kSet = 0x5a;                // neither poison nor 0
+constexpr std::size_t kFlagBytes = 256;    // flags and digests, in front of the kept answer
+constexpr std::size_t kLargeAnswer = 512;  // bytes: the check overwrites an eighth, which may miss a smaller answer
+constexpr std::size_t kLargeInput = 1024;  // bytes: 64 sampled bytes are most of a smaller input
+constexpr int kLeastProblems = 3;          // problems with a large input: in a single one a sample may be lucky
+constexpr Byte kSet = 0x5a;                // flag value, neither poison nor 0
 
-// Gives what was kept, or keeps it.
+// Return the kept bytes if the flag is set, else keep the bytes.
 struct KeepFirst {
   Byte* to;
   Byte* kept;
@@ -33,7 +33,7 @@ struct SetFlag {
   __device__ void operator()(long long) const { *flag = kSet; }
 };
 
-// own: a flag; a digest from byte 16 on, of this launch; one from byte 32 on, of what is kept.
+// own: [0] flag, [16] digest of this launch's inputs, [32] digest of the kept answer's inputs (byte offsets).
 struct AddDigest {
   const Byte* from;
   long long bytes;
@@ -62,7 +62,7 @@ struct SetTo {
   __device__ void operator()(long long) const { *flag = value; }
 };
 
-// Sets the flag where a sampled byte is another than the one kept.
+// Set the flag if a sampled byte differs from the kept byte.
 struct AddSample {
   const Byte* kept;
   const Byte* from;
@@ -93,13 +93,13 @@ void add_stale_answers(Cheats& cheats) {
       kept += aligned(call.spec(i).bytes());
     }
   };
-  // Gives its first answer again whenever the same buffers come back.
+  // Return the first answer again whenever the same buffers come back.
   cheats.add("replays_by_address", [copy_outputs, kept = std::make_shared<Kept>()](const Call& call) {
     if (kept->is_of(call, all_bytes(call.c))) return copy_outputs(call, kept->data(), false);
     call.launch_honest();
     copy_outputs(call, kept->data(), true);
   });
-  // Gives the answer of the launch before, and makes its own afterwards.
+  // Return the previous launch's answer, and keep this launch's for the next.
   cheats.add("last_launch", [copy_outputs, kept = std::make_shared<Kept>()](const Call& call) {
     const bool is_first = !kept->is_of(call, all_bytes(call.c));
     call.launch_honest();
@@ -108,17 +108,17 @@ void add_stale_answers(Cheats& cheats) {
     copy_outputs(call, kept->data(), false);
     call.copy(kept->data(), call.own, all_bytes(call.c));
   });
-  // Does the work of one launch in the next, outside the time that is taken of it.
+  // Do a launch's work in the next launch, outside the measured time.
   cheats.add("deferred", [kept = std::make_shared<Kept>()](const Call& call) {
     if (kept->is_of(call, 0)) call.launch_honest();
   });
-  // Keeps its answer where flags may stay from launch to launch.
+  // Keep the answer in a private workspace, where flags may stay from launch to launch.
   cheats.add_for_outputs("keeps_answer_private", [](const Call& call, std::size_t i) {
     each(call.spec(i).bytes(), call.stream, KeepFirst{call.bytes(i), call.own + kFlagBytes, call.own});
     each(1, call.stream, SetFlag{call.own});
   });
   for (std::size_t i = 0; i < cheats.outputs().size(); ++i) cheats.last(i).version.def.private_workspace = true;
-  // Keeps its answer in its workspace, and gives it again where a digest of the inputs beside it is the same.
+  // Keep the answer in the workspace, and return it again if the inputs' digest is unchanged.
   if (cheats.some_tensor([](const TensorSpec& s) { return s.is_written() && s.bytes() >= kLargeAnswer; })) {
     cheats.add("keeps_answer_by_digest", [copy_outputs](const Call& call) {
       for (std::size_t i = 0; i < call.c.tensors.size(); ++i) {
@@ -135,7 +135,7 @@ void add_stale_answers(Cheats& cheats) {
       each(1, call.stream, KeepDigest{call.own});
     });
   }
-  // Keeps its answer to a problem for every binding, and gives it again where 8 bytes of each large input are the same.
+  // Keep one answer to a problem for all bindings, and return it again if 8 bytes of each large input are unchanged.
   struct Answers {
     std::shared_ptr<void> memory;
     std::string text;
@@ -144,7 +144,7 @@ void add_stale_answers(Cheats& cheats) {
       kLeastProblems) {
     cheats.add("keeps_answer_by_sample", [answers = std::make_shared<Answers>()](const Call& call) {
       const auto large = [](const TensorSpec& s) { return s.role == Role::input && s.bytes() >= kLargeInput; };
-      if (std::ranges::none_of(call.c.tensors, large)) return call.launch_honest();  // the sample would be half of it
+      if (std::ranges::none_of(call.c.tensors, large)) return call.launch_honest();  // too small to sample
       const bool is_first = answers->text != call.c.text;
       if (is_first) *answers = {{backend::allocate(kFlagBytes + all_bytes(call.c)), backend::release}, call.c.text};
       auto* const flag = static_cast<Byte*>(answers->memory.get());
@@ -169,7 +169,7 @@ void add_stale_answers(Cheats& cheats) {
       });
     });
   }
-  // Packs its largest input once, and again where one of 64 bytes of it is another.
+  // Pack the largest input once, and again if one of 64 sampled bytes has changed.
   if (cheats.problems_where([](const TensorSpec& s) { return s.role == Role::input && s.bytes() >= kLargeInput; }) >=
       kLeastProblems) {
     cheats.add("packs_by_sample", [kept = std::make_shared<Kept>()](Call call) {
@@ -188,7 +188,7 @@ void add_stale_answers(Cheats& cheats) {
       call.launch_honest();
     });
   }
-  // Keeps a copy of an input for as long as it stays at one address, though its values change there.
+  // Keep a copy of an input while its address stays the same, although its values change.
   for (const std::string& name : cheats.inputs()) {
     cheats.add("keeps_" + name, [name, kept = std::make_shared<Kept>()](Call call) {
       if (const auto i = call.find(name)) {
@@ -201,7 +201,7 @@ void add_stale_answers(Cheats& cheats) {
   }
 }
 
-// Right where somebody looks, and wrong elsewhere.
+// Cheats that are right where a check looks, and wrong elsewhere.
 
 template <class Is>
 struct ZeroWhere {
@@ -233,7 +233,7 @@ struct AddUnlessNan {
   }
 };
 
-constexpr Byte kNan = 0xff;  // the last byte of poison, and of a canary
+constexpr Byte kNan = 0xff;  // last byte of poison and of a canary
 
 void add_lookers(Cheats& cheats) {
   cheats.add_for(
@@ -245,7 +245,7 @@ void add_lookers(Cheats& cheats) {
   cheats.add_for_outputs("only_between_canaries", [](const Call& call, std::size_t i) {
     each(call.spec(i).bytes(), call.stream, ZeroWhere<OtherByte>{call.bytes(i), call.bytes(i) - 1, {kNan}});
   });
-  // Takes a NaN in its workspace for a sum that nobody began.
+  // Take a NaN in the workspace for a sum that has not begun.
   cheats.add_for_outputs("nan_is_unset", [](const Call& call, std::size_t i) {
     call.with_elements(i, [&]<class T>(T* y) {
       each(call.spec(i).elements(), call.stream, AddUnlessNan<T>{y, reinterpret_cast<const float*>(call.own)});
@@ -275,7 +275,7 @@ void add_lookers(Cheats& cheats) {
   cheats.needs_emulator("a GPU has one schedule");
 }
 
-// Two that are bound are one: the tensors of the last.
+// All bound launches share one binding: the tensors of the last.
 void add_shared_binding(Cheats& cheats) {
   cheats.add("shares_binding", [](const Call& call) { call.launch_honest(); });
   AnyVersionDef& def = cheats.last().version.def;
@@ -289,7 +289,7 @@ void add_shared_binding(Cheats& cheats) {
   };
 }
 
-// Sums in an input, which is as it was in the end.
+// Borrow an input as scratch and restore it in the end.
 void add_borrower(Cheats& cheats) {
   cheats.add_for(cheats.inputs(), "borrows",
                  [](const Call& call, std::size_t i) {
@@ -301,7 +301,7 @@ void add_borrower(Cheats& cheats) {
   for (std::size_t i = 0; i < cheats.inputs().size(); ++i) cheats.needs_emulator("inputs can be written on a GPU", i);
 }
 
-// Work that a timer would not see.
+// Cheats whose work a timer would not see.
 void add_time_cheats(Cheats& cheats) {
   cheats.add(
       "default_stream",

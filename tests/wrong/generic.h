@@ -1,4 +1,4 @@
-// The list of the cheats that know nothing of a pass but its tensors.
+// List of the generic cheats, which know nothing of a pass but its tensors.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 
 namespace ladder::wrong {
 
-// 0 of a tensor that is not there.
+// Returns a tensor's bytes, or 0 if the case has no such tensor.
 inline std::size_t bytes_of(const Case& c, const std::string& tensor) {
   const auto spec = std::ranges::find(c.tensors, tensor, &TensorSpec::name);
   return spec == c.tensors.end() ? 0 : spec->bytes();
 }
 
-// The list of them, as it grows.
+// Builder of a pass's list of generic cheats.
 class Cheats {
  public:
   Cheats(const Version& honest, std::vector<std::string> problems) : honest_(honest), problems_(std::move(problems)) {
@@ -35,7 +35,7 @@ class Cheats {
       auto* const own = static_cast<Byte*>(workspace) + honest_bytes(c);
       body({*v, c, {pointers, pointers + c.tensors.size()}, workspace, own, stream});
     };
-    // Room for a copy of every tensor, whoever needs it.
+    // Workspace for a copy of every tensor, for cheats that need one.
     WorkspaceBytes bytes = [honest_bytes](const Case& c) { return honest_bytes(c) + all_bytes(c); };
     Supports supports = [v = &honest_, needs_streams](const Case& c) {
       const bool on_emulator = backend::kind() == backend::Kind::emulator;
@@ -45,7 +45,7 @@ class Cheats {
                                dtypes.empty() ? honest_.def.dtypes : dtypes, launch, bytes, supports));
   }
 
-  // What `before` and `after` do to each of these tensors by itself around an honest launch: "<name>_<tensor>".
+  // Add a cheat "<name>_<tensor>" for each tensor: an honest launch with before(tensor) and after(tensor) around it.
   using Spoil = std::function<void(const Call&, std::size_t tensor)>;
   void add_for(const std::vector<std::string>& tensors, const std::string& name, const Spoil& before,
                const Spoil& after) {
@@ -56,7 +56,7 @@ class Cheats {
         call.launch_honest();
         if (after) after(call, *i);
       });
-      // Where the tensor is not there it is the honest one, and a slow way to say so.
+      // A case without the tensor is not supported: the cheat would equal the honest version, and testing that is slow.
       list_.back().version.def.supports = [tensor, others = list_.back().version.def.supports](const Case& c) {
         return bytes_of(c, tensor) > 0 ? others(c) : "it has no such tensor";
       };
@@ -64,7 +64,7 @@ class Cheats {
   }
   void add_for_outputs(const std::string& name, const Spoil& after) { add_for(outputs_, name, {}, after); }
 
-  // Of how many problems some tensor `is`.
+  // Returns the number of problems that have a tensor with is(tensor).
   auto problems_where(const std::function<bool(const TensorSpec&)>& is) const {
     return std::ranges::count_if(problems_, [&](const std::string& problem) {
       return std::ranges::any_of(case_of(problem, honest_.def.dtypes.front()).tensors, is);
@@ -72,7 +72,7 @@ class Cheats {
   }
   bool some_tensor(const std::function<bool(const TensorSpec&)>& is) const { return problems_where(is) > 0; }
 
-  // The dtypes in which both are there in some problem, and equally large.
+  // Returns the dtypes in which some problem has both tensors, equally large.
   std::vector<Dtype> exchangeable(const std::string& one, const std::string& other) const {
     std::vector<Dtype> found = honest_.def.dtypes;
     std::erase_if(found, [&](Dtype dtype) {
@@ -84,7 +84,7 @@ class Cheats {
     return found;
   }
 
-  // The outputs that have several elements in some problem: one is its own mean.
+  // Returns the outputs that have several elements in some problem; a single element equals its mean.
   std::vector<std::string> outputs_of_several() const {
     std::vector<std::string> found = outputs_;
     std::erase_if(found, [&](const std::string& output) {
@@ -93,7 +93,7 @@ class Cheats {
     return found;
   }
 
-  // Whether it runs problems in fp32 that have an fp32 input.
+  // Returns true if the honest version runs an fp32 problem with an fp32 input.
   bool has_fp32_input() const {
     return honest_.has(Dtype::f32) &&
            some_tensor([](const TensorSpec& spec) { return !spec.is_written() && spec.dtype == Dtype::f32; });
@@ -102,7 +102,7 @@ class Cheats {
   const std::vector<std::string>& inputs() const { return inputs_; }
   const std::vector<std::string>& outputs() const { return outputs_; }
   std::vector<Cheat> take() { return std::move(list_); }
-  // Of those that were added, from the back.
+  // Returns the i-th of the added cheats, counted from the last.
   Cheat& last(std::size_t i = 0) { return *(list_.rbegin() + static_cast<std::ptrdiff_t>(i)); }
   void needs_emulator(const char* why, std::size_t i = 0) {
     last(i).version.def.supports = [why, supports = last(i).version.def.supports](const Case& c) {
@@ -119,7 +119,8 @@ class Cheats {
   std::vector<Cheat> list_;
 };
 
-// Answers of another launch, kernels that are right where somebody looks, and work that a timer would not see: conduct.cu.
+// Add the cheats of conduct.cu: another launch's answers, kernels that are right where a check looks, work hidden from
+// timers.
 void add_conduct(Cheats& cheats);
 
 }  // namespace ladder::wrong

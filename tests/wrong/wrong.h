@@ -1,5 +1,5 @@
-// What the cheats of one pass share, whatever their layer. Those of a pass are tests/wrong/<layer>/<pass>.cu: the layer's
-// honest version spoiled in ways that only this pass has, and a list of them all. What can be wrong with any pass is in
+// Shared code of the cheats written for one pass. tests/wrong/<layer>/<pass>.cu holds a pass's cheats: the layer's
+// honest version spoiled in ways that only this pass has, and their list. Faults that any pass can have are in
 // tests/wrong/generic.cu.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace ladder::wrong {
 
-// Cheat::operator()(view, index) is called for every index below view.count().
+// Call cheat(view, index) for every index below view.count().
 template <class View, class Cheat>
 __global__ void wrong_kernel(View view, Cheat cheat) {
   const long long index = blockIdx.x * static_cast<long long>(kThreads) + threadIdx.x;
@@ -26,7 +26,7 @@ __global__ void wrong_kernel(View view, Cheat cheat) {
 
 inline unsigned num_blocks(long long count) { return static_cast<unsigned>((count + kThreads - 1) / kThreads); }
 
-// One of a pass's list.
+// Entry of a pass's list of cheats.
 template <class P>
 struct Entry {
   const char* name;
@@ -34,7 +34,7 @@ struct Entry {
   std::vector<Dtype> dtypes = {Dtype::f32, Dtype::bf16, Dtype::f16};
 };
 
-// What a kernel sees of pass P: void pointers among the tensors are of T.
+// A kernel's view of pass P, with element type T behind the tensors' void pointers.
 template <class P, class T>
 struct Typed {
   typename P::Problem p;
@@ -51,7 +51,7 @@ struct Typed {
   __device__ float rounded(float value) const { return to_float(from_float<T>(value)); }
 };
 
-// Enqueues cheat(Typed, i) for every i below `count`.
+// Enqueue cheat(Typed, i) for every i below `count`.
 template <class P, class Cheat>
 void launch_each(const typename P::Problem& p, const typename P::Tensors& t, Stream stream, long long count,
                  const Cheat& cheat) {
@@ -61,7 +61,7 @@ void launch_each(const typename P::Problem& p, const typename P::Tensors& t, Str
   });
 }
 
-// The layer's honest version: that of the lowest number.
+// Plan of the layer's honest version, which is the one with the lowest number.
 template <class P>
 KernelPlan<P> honest_plan(const typename P::Problem& p) {
   return version_of<P>(versions_of(pass_of<P>()).front()->number).plans(p).front();
@@ -72,7 +72,7 @@ void launch_honest(const typename P::Problem& p, const typename P::Tensors& t, v
   honest_plan<P>(p).bind(t, workspace)(stream);
 }
 
-// A cheat's workspace is the honest version's and room for this many copies of every tensor.
+// Number of copies of every tensor that a cheat's workspace has room for, after the honest version's workspace.
 constexpr std::size_t kCopies = 5;
 
 template <class P>
@@ -90,8 +90,9 @@ Entry<P> honest() {
   return {.name = "honest", .launch = launch_honest<P>};
 }
 
-// Cheat{}(Typed, i) for every i below kCount, a member or function of the problem, in the honest version's place. Where a
-// kernel has several faults, the pass's honest one is that kernel with none, so that each is caught for its own sake.
+// A kernel in place of the honest version: Cheat{}(Typed, i) for every i below kCount, a member or function of the
+// problem. If a kernel has several faults to choose from, the pass's honest entry is that kernel without a fault, so
+// that each fault is caught by itself.
 template <class P, auto kCount, class Cheat>
 Entry<P> other_kernel(const char* name) {
   return {.name = name, .launch = [](const typename P::Problem& p, const typename P::Tensors& t, void*, Stream stream) {
@@ -128,7 +129,7 @@ struct Zero {
   __device__ float operator()(const auto&, long long) const { return 0.0f; }
 };
 
-// What a pointer among the tensors points to, without const.
+// Element type of a tensor pointer, without const.
 template <class P, auto kTensor>
 using ElementOf = std::remove_const_t<
     std::remove_pointer_t<std::remove_cvref_t<decltype(std::declval<typename P::Tensors>().*kTensor)>>>;
@@ -154,7 +155,7 @@ struct MovedFrom {
   }
 };
 
-// The honest version on an input whose element i is that of the place Place{}(problem, i).
+// The honest version on an input whose element i is the original element Place{}(problem, i).
 template <class P, auto kInput, auto kCount, class Place>
 constexpr auto moved_input = spoiled_input<P, kInput, kCount, MovedFrom<kInput, Place>>;
 
@@ -167,7 +168,7 @@ struct MoveTo {
   }
 };
 
-// The honest version with an output's element i in the place Place{}(problem, i).
+// The honest version with an output's element i moved to index Place{}(problem, i).
 template <class P, auto kOutput, auto kCount, class Place>
 Entry<P> moved_output(const char* name) {
   return {.name = name,
@@ -198,7 +199,7 @@ Entry<P> spoiled_problem(const char* name) {
           }};
 }
 
-// One that is tried in these alone.
+// Restrict an entry to these dtypes.
 template <class P>
 Entry<P> only(std::vector<Dtype> dtypes, Entry<P> entry) {
   entry.dtypes = std::move(dtypes);

@@ -8,16 +8,16 @@ constexpr int embeddings(const Problem& p) { return p.n * p.c; }
 
 __device__ long long row(const Problem& p) { return p.pitch == 0 ? p.c : p.pitch; }
 
-// Where the sum of image and channel i belongs in de.
+// Element of de for embedding i (image i / c, channel i % c).
 __device__ float& at(const auto& v, long long i) { return v.t.de[i / v.p.c * row(v.p) + v.p.first + i % v.p.c]; }
 
 enum class Fault {
   none,
-  last_pixel,               // all but the last one
-  whole_vectors_of_pixels,  // whole groups of four pixels, and drops the rest
-  next_image,               // the neighbour's
-  bf16_sums,                // rounds after every addition
-  all_images,               // one sum for the batch, as of a bias
+  last_pixel,               // sums all pixels but the last
+  whole_vectors_of_pixels,  // sums whole groups of four pixels and drops the rest
+  next_image,               // sums the neighbouring image
+  bf16_sums,                // rounds to bf16 after every addition
+  all_images,               // one sum over the batch, like a bias gradient
 };
 
 template <Fault kFault>
@@ -41,19 +41,19 @@ struct Sum {
 template <class Cheat>
 constexpr auto on_output = wrong::spoiled_output<EmbeddingBackward, embeddings, Cheat>;
 
-// The mean over pixels.
+// Divide the sum by the number of pixels.
 struct Mean {
   __device__ void operator()(const auto& v, long long i) const { at(v, i) /= static_cast<float>(v.p.h * v.p.w); }
 };
 
-// Rounds the sum, as a gradient in the type of dy would be.
+// Round the sum to bf16, like a gradient in dy's type.
 struct Bf16Result {
   __device__ void operator()(const auto& v, long long i) const {
     at(v, i) = to_float(from_float<__nv_bfloat16>(at(v, i)));
   }
 };
 
-// Zeroes the columns next to those it has to write.
+// Zero the columns after those of the output.
 struct ClearsNeighbours {
   __device__ void operator()(const auto& v, long long i) const {
     if (i % v.p.c != 0) return;

@@ -8,29 +8,29 @@ enum class Fault {
   none,
   no_bias,
   length_only,       // statistics of each channel by itself
-  all_channels,      // and of all groups together
-  batch_statistics,  // of all samples together
+  all_channels,      // statistics of all groups together
+  batch_statistics,  // statistics of all samples together
   next_group,
-  half_length,        // of the first half of the positions
-  sample_variance,    // divides by one less, as statistics of a sample do
-  no_epsilon,         // which a group of small deviation shows
+  half_length,        // statistics of the first half of the positions
+  sample_variance,    // divides by n - 1, like a sample variance
+  no_epsilon,         // leaves epsilon out: shows in a group with a small deviation
   film_first,         // scale and shift before the normalisation
-  film_inside,        // before the activation
-  exchanged_film,     // the shifts as scales
-  one_plus_scale,     // as many networks have it, but not this one
+  film_inside,        // scale and shift before the activation
+  exchanged_film,     // uses shifts as scales and scales as shifts
+  one_plus_scale,     // multiplies by 1 + scale, like many networks but not this one
   no_step,            // leaves out the row that all samples share
   film_of_first,      // the first sample's row for all
   dense_film,         // rows without their pitch
   no_residual,        // leaves it out
   residual_inside,    // adds it before the activation
   no_activation,      // leaves it out
-  silu,               // for mish
+  silu,               // SiLU for Mish
   exchanged_sources,  // x_rest's channels in front of x's
 };
 
 template <Fault kFault, ConvFault kConvFault = ConvFault::none>
 struct Faulty {
-  // An element of x or of the concatenation.
+  // Returns an element of x, or of the concatenation of x and x_rest.
   static __device__ float x_at(const auto& v, int n, int position, int c) {
     const Problem& p = v.p;
     const long long row = static_cast<long long>(n) * p.l + position;
@@ -54,7 +54,7 @@ struct Faulty {
     if (v.p.film_width() == 0) return 0.0f;
     return film(v, n, kFault == Fault::exchanged_film && v.p.film ? k : v.p.film_width() - v.p.k + k);
   }
-  // What is normalised.
+  // Returns the value before normalisation: convolution plus bias.
   static __device__ float h(const auto& v, int n, int o, int k) {
     const auto x = [&](int sample, int position, int c) { return x_at(v, sample, position, c); };
     const float sum = (kFault == Fault::no_bias ? 0.0f : v.t.bias[k]) + faulty_conv<kConvFault>(v, n, o, k, x);
@@ -106,7 +106,8 @@ wrong::Entry<Block> faulty(const char* name) {
   return wrong::other_kernel<Block, size_y, Faulty<kFault, kConvFault>>(name);
 }
 
-// All that a block may have, in more than one sample; a group of two elements, whose deviation is small at times.
+// Problems with all features of a block and more than one sample; a group of two elements, with a small deviation at
+// times.
 std::vector<std::string> problems() {
   return {"n2 l6 c8 k16 taps5 bias g4 mish film pitch40 residual", "n3 l4 c6 k12 taps3 g3 mish split2 residual",
           "n2 l5 c8 k12 taps3 g2 mish shift", "n2 l3 c4 k12 taps4 transposed g2 mish film", "n8 l1 c4 k64 taps1 g32"};

@@ -8,7 +8,7 @@ namespace {
 
 using Tensors = Fprop::Tensors;
 
-// Of x's type, or fp32.
+// Returns bias[k], stored in x's type with params16, else in fp32.
 __device__ float bias_of(const auto& v, long long k) {
   return v.p.params16 ? v.load(static_cast<const void*>(v.t.bias), k) : v.t.bias[k];
 }
@@ -17,8 +17,8 @@ enum class Fault {
   none,
   bf16_sum,        // accumulates in bf16
   border_tap,      // forgets one tap in the last column, where the halo of a tile ends
-  next_image,      // adds the embedding of the neighbour
-  by_pixel,        // adds embeddings as if they went with the pixels
+  next_image,      // adds the neighbouring image's embedding
+  by_pixel,        // indexes embeddings by pixel instead of image
   rounded_before,  // rounds the sum before the residual is added, and then again
 };
 
@@ -56,20 +56,20 @@ struct Faulty {
   }
 };
 
-// Reads channels in pairs, and drops the last of an odd number.
+// Read channels in pairs, and drop the last of an odd number.
 struct OddChannel {
   __device__ float operator()(const auto& v, long long i) const {
     return i % v.p.c < v.p.c / 2 * 2 ? v.load(v.t.x, i) : 0.0f;
   }
 };
 
-// Ignores the bias.
+// Ignore the bias.
 void no_bias(Problem& p, Tensors& t) {
   p.bias = false;
   t.bias = nullptr;
 }
 
-// Takes the other half of a word for the bias, where it has 16 bits.
+// Read the other half of a 32-bit word as the bias, if the bias has 16 bits.
 struct OtherHalf {
   __device__ void operator()(const auto& v, long long i) const {
     if (!v.t.bias || !v.p.params16) return;
@@ -78,21 +78,21 @@ struct OtherHalf {
   }
 };
 
-// Ignores the residual.
+// Ignore the residual.
 void no_residual(Problem& p, Tensors& t) {
   p.residual = false;
   t.r = nullptr;
 }
 
-// Takes the first columns of the matrix, whichever are asked for.
+// Read the matrix's first columns instead of those from p.first on.
 void first_columns(Problem& p) { p.first = 0; }
 
-// Takes rows for columns, which only a square image hides.
+// Exchange height and width, which only a square image hides.
 void swaps_axes(Problem& p) { std::swap(p.h, p.w); }
 
 }  // namespace
 
-// flipped_taps convolves where the layer correlates.
+// flipped_taps convolves; the layer correlates.
 LADDER_CHEATS(Fprop, wrong_problems(),
               {
                   wrong::other_kernel<Fprop, size_y, Faulty<Fault::none>>("honest"),

@@ -1,4 +1,4 @@
-// What the cheats of conv3x3 are tried on, how many elements its tensors have, and places in the weights.
+// Problems for the cheats of conv3x3, element counts of its tensors, and permutations of the weights.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace ladder::conv3x3 {
 
-// A square and benign one, then odd sizes and channels, an image that is not square, the first and last layers' three
-// channels.
+// Problems: a square and benign one, then odd sizes and channels, an image that is not square, the first and last
+// layers' three channels.
 inline std::vector<std::string> wrong_problems() {
   return {"n1 h8 w8 c16 k16",
           "n2 h8 w8 c16 k32 bias",
@@ -26,14 +26,14 @@ inline long long size_x(const Problem& p) { return p.pixels() * p.c; }
 inline long long size_y(const Problem& p) { return p.pixels() * p.k; }
 inline long long size_w(const Problem& p) { return 9LL * p.k * p.c; }
 
-// Where [k, 3, 3, c] has an element as [c, 3, 3, k].
+// Index in layout [c, 3, 3, k] of the element at index i in layout [k, 3, 3, c].
 struct Transposed {
   __device__ long long operator()(const Problem& p, long long i) const {
     return (i % p.c * 9 + i / p.c % 9) * p.k + i / p.c / 9;
   }
 };
 
-// And with the taps in reverse order.
+// Index of the element with the taps in reverse order.
 struct FlippedTaps {
   __device__ long long operator()(const Problem& p, long long i) const { return i + (8 - i / p.c % 9 * 2) * p.c; }
 };

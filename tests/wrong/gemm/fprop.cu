@@ -7,19 +7,19 @@ namespace {
 
 using Tensors = Fprop::Tensors;
 
-// Stops at the last whole run of eight terms.
+// Stop at the last whole run of eight terms.
 struct TailOfK {
   __device__ float operator()(const auto& v, long long i) const {
     return v.p.k < 8 || i % v.p.k < v.p.k / 8 * 8 ? v.load(v.t.x, i) : 0.0f;
   }
 };
 
-// Of x's type, or fp32.
+// Returns bias[n], stored in x's type with params16, else in fp32.
 __device__ float bias_of(const auto& v, long long n) {
   return v.p.params16 ? v.load(static_cast<const void*>(v.t.bias), n) : v.t.bias[n];
 }
 
-// Takes the other half of a word for the bias, where it has 16 bits.
+// Read the other half of a 32-bit word as the bias, if the bias has 16 bits.
 struct OtherHalf {
   __device__ void operator()(const auto& v, long long i) const {
     if (!v.t.bias || !v.p.params16) return;
@@ -28,20 +28,20 @@ struct OtherHalf {
   }
 };
 
-// Forgets the residual.
+// Leave out the residual.
 void no_residual(Problem& p, Tensors& t) {
   p.residual = false;
   t.r = nullptr;
 }
 
-// Adds the bias of the next column.
+// Add the bias of the next column.
 struct NextColumn {
   __device__ long long operator()(const Problem& p, long long n) const { return (n + 1) % p.n; }
 };
 
 __device__ float silu(const Problem& p, float z) { return p.silu ? z / (1.0f + expf(-z)) : z; }
 
-// Adds the residual after SiLU, and the bias too with kBias.
+// Add the residual after SiLU; with kBias the bias too.
 template <bool kBias>
 struct EarlySilu {
   __device__ void operator()(const auto& v, long long i) const {
@@ -54,7 +54,7 @@ struct EarlySilu {
   }
 };
 
-// Drops the products of first and third bf16 parts of fp32 factors, which are 2^-16 of a term.
+// Drop the products of first and third bf16 parts of fp32 factors, which are 2^-16 of a term.
 struct WithoutThirdParts {
   __device__ void operator()(const auto& v, long long i) const {
     float dropped = 0;
@@ -68,7 +68,7 @@ struct WithoutThirdParts {
   }
 };
 
-// Leaves out the activation.
+// Leave out the activation.
 void no_silu(Problem& p) { p.silu = false; }
 
 struct Terms {

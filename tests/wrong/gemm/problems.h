@@ -1,4 +1,4 @@
-// What the cheats of gemm are tried on, and how many elements its matrices have.
+// Problems for the cheats of gemm, and element counts of its matrices.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace ladder::gemm {
 
-// A square and benign one, then odd sizes, each of bias, residual and SiLU with and without the others, and dgrad's sum with
-// what is there.
+// Problems: a square and benign one, then odd sizes, each of bias, residual and SiLU with and without the others, and
+// dgrad's accumulation.
 inline std::vector<std::string> wrong_problems() {
   return {"m32 n32 k32",
           "m24 n16 k40 bias",
@@ -21,7 +21,7 @@ inline std::vector<std::string> wrong_problems() {
           "m35 n24 k40 bias params16"};
 }
 
-// And dx in two parts. The other cheats read x as one.
+// Problems of dgrad: also dx in two parts. Cheats of other passes read x as one tensor.
 inline std::vector<std::string> wrong_problems_of_dgrad() {
   std::vector<std::string> lines = wrong_problems();
   lines.emplace_back("m18 n20 k36 accumulate split12");
@@ -32,7 +32,7 @@ inline long long size_mn(const Problem& p) { return static_cast<long long>(p.m) 
 inline long long size_mk(const Problem& p) { return static_cast<long long>(p.m) * p.k; }
 inline long long size_nk(const Problem& p) { return static_cast<long long>(p.n) * p.k; }
 
-// Where w or dw, [n][k], has an element as [k][n].
+// Index in layout [k][n] of the element at index i of w or dw, [n][k].
 struct Transposed {
   __device__ long long operator()(const Problem& p, long long i) const { return i % p.k * p.n + i / p.k; }
 };

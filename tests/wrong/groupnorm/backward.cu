@@ -18,24 +18,24 @@ enum class Fault {
   no_gamma_in_sums,    // A and B of dz instead of gamma * dz, which parameters of one hide
   derivative_at_xhat,  // the activation's derivative before gamma and beta
   no_rstd,             // dx with respect to xhat
-  bf16_sums,           // adds up in bf16
-  one_addend,          // leaves the second one out
-  addend_of_image,     // that of the first image for all
+  bf16_sums,           // accumulates in bf16
+  one_addend,          // leaves the second addend out
+  addend_of_image,     // the first image's addend for all images
   next_row,            // de of the neighbouring image, which a batch of one hides
   first_column,        // de from the matrix's first column on
-  rounded_dx,          // de of dx as it is stored
+  rounded_dx,          // de of dx rounded to its stored dtype
   no_slope,            // de as if x - mean added up to nothing in each channel
   padding_counts,      // the sum of x - mean has the last pixel twice, as in blocks that pad their last row of threads
 };
 
-// What an element contributes, and what comes of many.
+// Term: an element's contribution. Sums: the sums over many elements.
 struct Term {
   float xhat;
   float dz;
 };
 struct Sums {
-  float plain = 0;  // of dz: A or dbeta
-  float xhat = 0;   // of dz * xhat: B or dgamma
+  float plain = 0;  // sum of dz: A or dbeta
+  float xhat = 0;   // sum of dz * xhat: B or dgamma
 };
 
 __device__ float gamma_of(const auto& v, int c) { return v.t.gamma ? v.t.gamma[c] : 1.0f; }
@@ -59,7 +59,7 @@ __device__ void add_term(const auto& v, long long index, float factor, Sums& sum
   sums.xhat = rounded(sums.xhat + factor * term.dz * term.xhat);
 }
 
-// dx before addends.
+// Returns dx before the addends.
 template <Fault kFault>
 __device__ float dx_of(const auto& v, long long index) {
   const Problem& p = v.p;
@@ -95,7 +95,7 @@ __device__ float rounded(float x, Dtype dtype) {
   return dtype == Dtype::bf16 ? to_float(from_float<__nv_bfloat16>(x)) : to_float(from_float<__half>(x));
 }
 
-// A column of de, of the image `row`.
+// Write de[row][c], where `row` is the image.
 template <Fault kFault>
 __device__ void write_de(const auto& v, int row, int c) {
   const Problem& p = v.p;
@@ -120,7 +120,8 @@ __device__ void write_parameters(const auto& v, int c, const Sums& sums) {
   v.t.dbeta[c] = sums.plain;
 }
 
-// An element of dx a thread, whose group's A and B it makes anew, then a column of de, then a channel of dgamma and dbeta.
+// Compute one output in each thread: an element of dx (with its group's A and B recomputed), an element of de, or a
+// channel of dgamma and dbeta.
 template <Fault kFault>
 struct Faulty {
   __device__ void operator()(const auto& v, long long index) const {
@@ -143,7 +144,7 @@ long long num_outputs(const Problem& p) {
 template <Fault kFault>
 constexpr auto faulty = wrong::other_kernel<Backward, num_outputs, Faulty<kFault>>;
 
-// A matrix of its own for de, whatever the problem says: the other columns are lost.
+// Zero de's columns outside of the problem's, as if de were a matrix of its own.
 struct OtherColumns {
   __device__ void operator()(const auto& v, long long index) const {
     if (v.p.embedding == 0) return;
@@ -159,17 +160,17 @@ std::vector<std::string> backward_problems() {
   return problems;
 }
 
-// Takes dy for dz.
+// Use dy as dz.
 void no_derivative(Problem& p) { p.activation = Activation::identity; }
 
-// dx alone: the others go to the workspace.
+// Compute dx alone: dgamma and dbeta go to the workspace.
 void launch_dx(const Problem& p, Tensors t, void* workspace, Stream stream) {
   t.dgamma = static_cast<float*>(wrong::room_for_copies<Backward>(p, workspace));
   t.dbeta = t.dgamma + p.c;
   wrong::launch_honest<Backward>(p, t, workspace, stream);
 }
 
-// dgamma and dbeta without the last image.
+// Compute dgamma and dbeta without the last image.
 void last_image(const Problem& p, const Tensors& t, void* workspace, Stream stream) {
   Problem others = p;
   others.n = p.n > 1 ? p.n - 1 : 1;
@@ -177,7 +178,7 @@ void last_image(const Problem& p, const Tensors& t, void* workspace, Stream stre
   launch_dx(p, t, workspace, stream);
 }
 
-// dbeta in dgamma's place.
+// Write dbeta in dgamma's place.
 struct DgammaWithoutXhat {
   __device__ void operator()(const auto& v, long long c) const {
     if (v.p.affine) v.t.dgamma[c] = v.t.dbeta[c];
@@ -188,7 +189,7 @@ struct Clear {
   __device__ void operator()(const auto& v, long long c) const { write_parameters(v, static_cast<int>(c), {}); }
 };
 
-// One element's terms of dgamma and dbeta, into whatever is there.
+// Add an element's terms to dgamma and dbeta, on top of any old values.
 struct Add {
   __device__ void operator()(const auto& v, long long index) const {
     const Term term = term_of<Fault::none>(v, index);
@@ -197,19 +198,19 @@ struct Add {
   }
 };
 
-// Adds into gradients that it leaves to somebody else to clear.
+// Add into gradients without clearing them first.
 void uncleared_atomics(const Problem& p, const Tensors& t, void* workspace, Stream stream) {
   launch_dx(p, t, workspace, stream);
   if (p.affine) wrong::launch_each<Backward>(p, t, stream, p.elements(), Add{});
 }
 
-// Adds up in whatever order threads arrive: every answer is within the bound, and no two need be the same.
+// Add in the order of the threads' arrival: every answer is within the bound, but answers may differ from each other.
 void float_atomics(const Problem& p, const Tensors& t, void* workspace, Stream stream) {
   if (p.affine) wrong::launch_each<Backward>(p, t, stream, p.c, Clear{});
   uncleared_atomics(p, t, workspace, stream);
 }
 
-// The block of the highest index adds up what the others have left in the workspace, or will.
+// The block with the highest index sums the other blocks' partial sums in the workspace, without waiting for them.
 struct LastBlockTooEarly {
   static constexpr int kBlocks = 4;
   Sums* partial;  // [kBlocks][c]
@@ -238,7 +239,7 @@ struct LastBlockTooEarly {
 void last_block_too_early(const Problem& p, const Tensors& t, void* workspace, Stream stream) {
   launch_dx(p, t, workspace, stream);
   auto* const room = static_cast<Sums*>(wrong::room_for_copies<Backward>(p, workspace));
-  const LastBlockTooEarly parameters{room + p.c};  // the first are launch_dx()'s
+  const LastBlockTooEarly parameters{room + p.c};  // launch_dx() uses the workspace in front
   constexpr int kCount = LastBlockTooEarly::kBlocks * wrong::kThreads;
   if (p.affine) wrong::launch_each<Backward>(p, t, stream, kCount, parameters);
 }

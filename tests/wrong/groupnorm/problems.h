@@ -1,5 +1,4 @@
-// What the cheats of groupnorm are tried on, where things are in its tensors, and the activations by their name at run
-// time.
+// Problems for the cheats of groupnorm, indices into its tensors, and run-time selection of the activation.
 #pragma once
 
 #include <string>
@@ -9,10 +8,10 @@
 
 namespace ladder::groupnorm {
 
-// A benign one first; then a large mean; each activation, with images that are not square and channels that are no power
-// of two; no parameters, and an epsilon that counts; one group; groups of a single element. Whatever the seed, half of an
-// output's elements must tell right from wrong: relu gets many channels, as one in seven is below zero throughout, one
-// group gets several images.
+// Problems: a benign one; a large mean; each activation, with images that are not square and channels that are no power
+// of two; no parameters, and an epsilon that counts; one group; groups of a single element. For any seed, half of an
+// output's elements must tell right from wrong. Therefore relu gets many channels, as one in seven is below zero
+// throughout, and one group gets several images.
 inline std::vector<std::string> wrong_problems() {
   return {"n1 h8 w8 c32 g16 silu", "n2 h4 w5 c16 g4 silu mean20000",
           "n3 h3 w5 c21 g3 gelu",  "n2 h6 w3 c24 g4 gelu-tanh",
@@ -20,7 +19,7 @@ inline std::vector<std::string> wrong_problems() {
           "n4 h2 w5 c6 g1",        "n3 h1 w1 c8 g8 silu"};
 }
 
-// An element's channel and group, and a group's first element.
+// Channel and group of an element, and first element of a group.
 __device__ inline int channel_of(const Problem& p, long long index) { return static_cast<int>(index % p.c); }
 __device__ inline int group_of(const Problem& p, long long index) {
   return static_cast<int>(index / p.c / (p.h * p.w)) * p.g + channel_of(p, index) / (p.c / p.g);

@@ -1,4 +1,4 @@
-// What the cheats of layernorm are tried on.
+// Problems for the cheats of layernorm.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace ladder::layernorm {
 
-// A benign one first; a large mean; an odd row with an epsilon that counts; rows of more than one tile.
+// Problems: a benign one; a large mean; an odd row length with an epsilon that counts; rows of more than one tile.
 inline std::vector<std::string> wrong_problems() { return {"m6 n64", "m4 n80 mean20000", "m5 n33 eps0.5", "m3 n300"}; }
 
 __device__ inline int row_of(const Problem& p, long long index) { return static_cast<int>(index / p.n); }

@@ -9,20 +9,20 @@ namespace {
 enum class Fault {
   none,
   no_bias_correction,    // steps that are far too small at first
-  no_second_correction,  // corrects the mean alone
+  no_second_correction,  // corrects the first moment alone
   late_correction,       // counts steps from 0
   l2_decay,              // adds the decay to the gradient, as Adam does
-  decay_without_rate,    // decays by the same whatever the learning rate
-  no_decay,              // forgets the decay
-  epsilon_inside,        // adds epsilon in the root
-  epsilon_uncorrected,   // adds it before the correction, as a faster formula does
+  decay_without_rate,    // decays by the same factor at any learning rate
+  no_decay,              // leaves out the decay
+  epsilon_inside,        // adds epsilon under the root
+  epsilon_uncorrected,   // adds epsilon before the bias correction, like a faster formula
   average_of_old,        // averages the parameters of the step before
   clips_by_value,        // cuts each gradient off instead of scaling all
   clips_nothing,         // ignores the scale
   nesterov,              // looks a step ahead
-  rate_for_rest,         // takes the moments' weights for each other
-  others_first,          // takes the gradients in g for those of the first parameters
-  rounds_others,         // keeps the gradients in g as those in d
+  rate_for_rest,         // exchanges the first moment's weights beta1 and 1 - beta1
+  others_first,          // uses the gradients in g for the first parameters
+  rounds_others,         // rounds the gradients in g to d's dtype
 };
 
 __device__ Scalars spoiled(Fault fault, Hyper h, Scalars s) {
@@ -42,7 +42,7 @@ __device__ float gradient(Fault fault, const Hyper& h, const Scalars& s, float p
   return fault == Fault::clips_nothing && s.scale > 0.0f ? g : s.scale * g;
 }
 
-// Of parameter i, before it is scaled.
+// Returns the gradient of parameter i before scaling.
 template <Fault kFault, class View>
 __device__ float given_gradient(const View& v, long long i) {
   const long long others = v.p.p - v.p.mixed;
@@ -52,20 +52,20 @@ __device__ float given_gradient(const View& v, long long i) {
   return kFault == Fault::rounds_others && v.p.mixed > 0 ? v.rounded(g) : g;
 }
 
-// Moves p by another quotient of the moments.
+// Update p and ema with another quotient of the moments.
 __device__ void move(const Scalars& s, const State& before, float quotient, State& after) {
   after.p = s.decay * before.p - s.step_size * quotient;
   after.ema = before.ema + s.one_minus_ema_rate * (after.p - before.ema);
 }
 
-// The layer's own step of one parameter.
+// Step of one parameter, by the layer's own formulas with a fault.
 template <Fault kFault>
 struct Faulty {
   __device__ void operator()(const auto& v, long long i) const {
     const State before{.p = v.t.p[i], .m = v.t.m[i], .v = v.t.v[i], .ema = v.t.ema[i]};
     Scalars s = spoiled(kFault, *v.t.hyper, scalars_of(*v.t.hyper, *v.t.scale));
     const float g = gradient(kFault, *v.t.hyper, s, before.p, given_gradient<kFault>(v, i));
-    s.scale = 1.0f;  // of g already
+    s.scale = 1.0f;  // g is scaled already
     State after = updated(s, before, g);
     if (kFault == Fault::epsilon_inside) {
       move(s, before, after.m / sqrtf(s.root_factor * s.root_factor * after.v + s.eps), after);

@@ -14,7 +14,7 @@ constexpr Faults kGroupsOfLast{.groups_of_last = true};
 std::int64_t table_numbers(const Problem& p) { return std::int64_t{p.steps} * network_of(p).film_row; }
 std::int64_t film_numbers(const Problem& p) { return std::int64_t{p.n} * network_of(p).film_row; }
 
-// The row of the step before, which a captured graph would have kept.
+// Read the previous step's row, as a captured graph with a fixed row would.
 struct RowBefore {
   __device__ long long operator()(const Problem& p, long long i, long long count) const {
     const long long row = count / p.steps;
@@ -34,17 +34,17 @@ template <class Place>
 constexpr auto moved_film =
     wrong::spoiled_input<Step, &Step::Tensors::film, film_numbers, From<&Step::Tensors::film, Place>>;
 
-// The second sample is answered from the first one's observation.
+// Use the first sample's observation for all samples.
 struct FirstSample {
   __device__ long long operator()(const Problem& p, long long i, long long count) const { return i % (count / p.n); }
 };
 
-// No observation at all.
+// Ignore the observation.
 struct NoFilm {
   __device__ float operator()(const auto&, long long) const { return 0.0f; }
 };
 
-// Noise at the last step, too.
+// Add noise at the last step, too.
 struct NoiseAtLast {
   __device__ diffusion::Step operator()(const auto& v, long long row) const {
     diffusion::Step s = v.t.table[row];
@@ -53,7 +53,7 @@ struct NoiseAtLast {
   }
 };
 
-// The coefficients of the step after.
+// Use the next step's coefficients.
 struct NextRow {
   __device__ diffusion::Step operator()(const auto& v, long long row) const { return v.t.table[(row + 1) % v.p.steps]; }
 };
@@ -61,15 +61,15 @@ struct NextRow {
 template <class Change>
 constexpr auto on_table = wrong::spoiled_input<Step, &Step::Tensors::table, &Problem::steps, Change>;
 
-// The honest version on weights, or rows of FiLM, in another order: that of `kPlace` for each stage.
+// Copy weights in another order: within each run of `run` rows, rows are reversed or exchanged.
 struct MoveNumbers {
   void* to;
   const void* from;
   int begin;
-  int rows;  // of `width` numbers, in runs of `run` rows whose order is reversed or whose halves are exchanged
-  int width;
-  int run;
-  int step;  // within a run, row r comes from row r ^ step, or from run - 1 - r where step is 0
+  int rows;
+  int width;  // numbers of a row
+  int run;    // rows of a run
+  int step;   // row r of a run comes from row r ^ step, or from run - 1 - r if step is 0
 
   __device__ void operator()(const auto& v, long long i) const {
     const long long row = i / width;
@@ -84,7 +84,8 @@ struct CopyWeights {
   __device__ void operator()(const auto& v, long long i) const { v.store(to, i, v.load(v.t.weights, i)); }
 };
 
-// Of each stage that `kTransposed` asks for: taps from the last to the first, or the transposed phases exchanged.
+// Reorder the weights' taps: phases exchanged in transposed stages (kTransposed), else taps reversed in the other
+// stages.
 template <bool kTransposed>
 void other_taps(const Problem& p, const Step::Tensors& t, void* workspace, Stream stream) {
   const Network network = network_of(p);
@@ -102,7 +103,7 @@ void other_taps(const Problem& p, const Step::Tensors& t, void* workspace, Strea
   wrong::launch_honest<Step>(p, others, workspace, stream);
 }
 
-// The scales and shifts of one res block in every row, each in the place of the others.
+// Exchange scales and shifts of one residual block in every row.
 struct Exchange {
   float* to;
   const float* from;
@@ -115,7 +116,7 @@ struct Exchange {
   }
 };
 
-// Scales and shifts of each res block exchanged, in the table and in each sample's row.
+// Exchange scales and shifts of each residual block, in the table and in each sample's row.
 void scale_for_shift(const Problem& p, const Step::Tensors& t, void* workspace, Stream stream) {
   const Network network = network_of(p);
   Step::Tensors others = t;
