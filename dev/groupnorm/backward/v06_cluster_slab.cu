@@ -57,8 +57,7 @@ __global__ void __launch_bounds__(kSmemThreads, kSmemBlocksPerSm)
 const char* supports(const Problem& p) {
   if (const char* const why = plain_only(p)) return why;
   if (!whole_vectors(p)) return "a pixel's channels are no whole vectors of 16 bytes";
-  if (plan_smem(p).chunk == 0)
-    return "x and dy of an image's group do not fit in the shared memory of eight blocks";
+  if (plan_smem(p).chunk == 0) return "x and dy of an image's group do not fit in the shared memory of eight blocks";
   return nullptr;
 }
 
