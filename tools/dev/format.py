@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cli import options, setup, wheels
+from cli import options, paths, wheels
 from cli.errors import Failure
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,7 +54,7 @@ def _clang_format(files, check):
 
 
 def _ruff(files, check):
-    ruff = [wheels.python_with(wheels.RUFF, setup.LOG), "-I", "-m", "ruff"]
+    ruff = [wheels.python_with(wheels.RUFF, paths.SETUP_LOG), "-I", "-m", "ruff"]
     # What --fix changes is formatted afterwards.
     steps = (["check"], ["format", "--check"]) if check else (["check", "--fix"], ["format"])
     return max(subprocess.run([*ruff, *step, "--quiet", *files], stdout=sys.stderr).returncode for step in steps)
