@@ -25,7 +25,9 @@ using Philox = std::int64_t[3];
 // What an answer reads, on the device: Mish of the observations, then the streams of its first noise and of its steps'.
 struct InputLayout {
   explicit InputLayout(std::size_t observation_bytes)
-      : first(padded(observation_bytes)), steps(first + padded(sizeof(Philox))), bytes(steps + padded(sizeof(Philox))) {}
+      : first(padded(observation_bytes)),
+        steps(first + padded(sizeof(Philox))),
+        bytes(steps + padded(sizeof(Philox))) {}
   std::size_t first, steps, bytes;
 };
 
@@ -122,8 +124,7 @@ struct Policy::Impl {
                               .promotions = &promotions};
     Tape tape;
     if (!options.given_noise) append_noise(tape);
-    const ValueId observations =
-        tape.value("observations", Dtype::f32, {options.samples, config.observation}, inputs);
+    const ValueId observations = tape.value("observations", Dtype::f32, {options.samples, config.observation}, inputs);
     model.observe(tape, binding, observations, rows);
     ends.push_back(tape.operations().size());
     for (int i = 0; i < static_cast<int>(steps.rows.size()); ++i) {
@@ -159,8 +160,7 @@ struct Policy::Impl {
     const auto num_rows = static_cast<std::int64_t>(steps.rows.size());
     const ValueId x_now = value_of_x(tape);
     const ValueId of_step = tape.value("noise", Dtype::f32, shape(), noise, i * noise_elements() * sizeof(float));
-    const ValueId step_table =
-        tape.value("table", Dtype::f32, {num_rows, diffusion::kStepColumns}, coefficients);
+    const ValueId step_table = tape.value("table", Dtype::f32, {num_rows, diffusion::kStepColumns}, coefficients);
     const ValueId number = tape.value("step", Dtype::i32, {1}, counters, i * sizeof(std::int32_t));
     if (one_kernel) {
       const std::int64_t width = one_kernel->film_row();

@@ -13,7 +13,7 @@ from cli.errors import Failure
 
 ROOT = Path(__file__).resolve().parents[2]
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
-FOLDERS = ("core", "dev", "reference", "bench", "tests", "runtime", "nn", "io", "train", "python")
+FOLDERS = ("core", "dev", "reference", "bench", "tests", "runtime", "nn", "io", "train", "policy", "python")
 PYTHON_FOLDERS = ("tools", "tests", "reference", "python")
 
 

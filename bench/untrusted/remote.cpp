@@ -1,4 +1,4 @@
-#include "tools/try/remote.h"
+#include "bench/untrusted/remote.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -158,8 +158,8 @@ Frame Remote::ask(const json& request, const std::vector<float>& values, std::si
   int status = 0;
   siginfo_t info{};
   // It may have closed its pipes and live on.
-  for (int i = 0; by_itself && i < 100 && (waitid(P_PID, pid_, &info, WEXITED | WNOHANG | WNOWAIT), info.si_pid == 0); ++i)
-    usleep(10'000);
+  const auto runs = [&] { return waitid(P_PID, pid_, &info, WEXITED | WNOHANG | WNOWAIT), info.si_pid == 0; };
+  for (int i = 0; by_itself && i < 100 && runs(); ++i) usleep(10'000);
   kill(-pid_, SIGKILL);
   waitpid(pid_, &status, 0);
   if (by_itself) gone_ = fmt::format("{}, at {}{}", ending(status), at, last_words());
@@ -180,7 +180,8 @@ std::string Remote::last_words() {
 std::unique_ptr<Subject> Remote::bind(const Case& c, const std::string& plan) {
   const int number = num_subjects_++;
   const Frame answer = ask({{"op", "bind"}, {"as", number}, {"plan", plan}});
-  return std::make_unique<RemoteSubject>(*this, c, number, num_subjects_, answer.head.value("private_workspace", false));
+  return std::make_unique<RemoteSubject>(*this, c, number, num_subjects_,
+                                         answer.head.value("private_workspace", false));
 }
 
 std::vector<float> flat_inputs(const Case& c, const HostTensors& inputs) {
