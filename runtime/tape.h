@@ -73,14 +73,16 @@ class Tape {
     beside_ = before;
   }
 
-  // Gradients of the loss. add_gradient() names a summand; where there are several, residual additions are appended when
-  // the gradient is asked for. A value whose gradient is asked for must have one.
+  // Appends an operation y = a + b. The three values have one shape and one dtype.
+  using Addition = void (*)(Tape& tape, const std::string& name, ValueId a, ValueId b, ValueId y);
+
+  // Gradients of the loss. add_gradient() names a summand; gradient() adds several up, and throws Failure without any.
   void add_gradient(ValueId of, ValueId gradient);
   // Names the whole sum: an operation has added to what was there.
   void replace_gradient(ValueId of, ValueId gradient);
   bool has_gradient(ValueId of) const { return num_gradients(of) > 0; }
   int num_gradients(ValueId of) const;  // summands so far
-  ValueId gradient(ValueId of);
+  ValueId gradient(ValueId of, Addition append_addition);
   // For an operation that adds them up itself: the summands, of which there are then none left.
   std::vector<ValueId> take_gradients(ValueId of);
 
