@@ -151,7 +151,7 @@ int denoise(const Options& o) {
   fmt::print("channels {}; an observation of {}; {} actions of {}; {}; {}\n", fmt::join(file.network.dims, ", "),
              file.network.observation, file.network.horizon, file.network.action_dim, steps.str(), name(o.dtype));
   const GivenNoise noise = o.noise.empty() ? GivenNoise{} : given_noise(o, samples, file.network, steps);
-  const Promotions promotions = chosen_versions(o.dtype, o.use, kLayers);
+  const Promotions promotions = chosen_versions(o.dtype, o.use);
   if (o.explain) steps.first_only();
   Policy policy({.dtype = o.dtype,
                  .samples = samples,

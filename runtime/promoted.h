@@ -35,11 +35,11 @@ class Promotions {
 
   // Throws Failure, one line with file and line number, for a file that cannot be read, a malformed line, a problem
   // that is there twice or does not parse, a pass or version that this program does not have.
-  // With `layers`, other layers' lines are passed over, for a program that has none of their versions.
-  static Promotions load(const std::filesystem::path& file, const std::vector<std::string>& layers = {});
+  // Lines of a layer are passed over in a program that has none of its versions.
+  static Promotions load(const std::filesystem::path& file);
 
   // runtime/promoted/<slug>.txt of data_dir() and, with a note, that of h200 for the problems that this device's lacks.
-  static Promotions for_device(std::string_view slug, const std::vector<std::string>& layers = {});
+  static Promotions for_device(std::string_view slug);
 
   // Takes a version for a whole pass: "conv3x3/fprop=v07", or several with commas between; v07_wmma_double_buffer and 7
   // mean the same. A later one replaces an earlier one of its pass. Throws UsageError naming what there is, and then
