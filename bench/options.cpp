@@ -124,7 +124,7 @@ void require_backend() {
 // has one.
 std::vector<Job> promoted_jobs(const std::vector<Case>& cases, const Pass& pass, std::vector<std::string>& notes) {
   require_backend();
-  const auto promotions = Promotions::for_device(backend::device().slug, {pass.layer});
+  const auto promotions = Promotions::for_device(backend::device().slug);
   if (!promotions.note().empty()) notes.push_back("promoted: " + promotions.note());
   std::vector<Job> jobs;
   std::vector<std::string> lacking;

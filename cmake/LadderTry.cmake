@@ -2,10 +2,10 @@
 # before it is asked for.
 if(LADDER_PROGRAMS)
   set(sources bench/timer.cpp bench/statistics.cpp bench/timer_$<IF:$<BOOL:${LADDER_EMULATOR}>,emulator.cpp,cuda.cu>)
-  ladder_object_library(ladder_try tools/try/frames.cpp ${sources})
-  ladder_object_library(ladder_try_child tools/try/child.cpp core/check/subject.cpp core/check/device_tensors.cpp)
-  ladder_object_library(ladder_try_judge tools/try/judge.cpp tools/try/remote.cpp tools/try/times.cpp bench/kept_plans.cpp bench/roofline.cpp
-                        io/aside_file.cpp)
+  ladder_object_library(ladder_try bench/untrusted/frames.cpp ${sources})
+  ladder_object_library(ladder_try_child bench/untrusted/child.cpp core/check/subject.cpp core/check/device_tensors.cpp)
+  ladder_object_library(ladder_try_judge bench/untrusted/judge.cpp bench/untrusted/remote.cpp bench/untrusted/times.cpp
+                        bench/kept_plans.cpp bench/roofline.cpp io/aside_file.cpp)
   target_link_libraries(ladder_try_judge PUBLIC CLI11::CLI11)
   foreach(library ladder_try ladder_try_child ladder_try_judge)
     target_compile_options(${library} PRIVATE ${LADDER_QUICKLY})
@@ -19,8 +19,8 @@ function(ladder_try layer)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS dev/${layer}/*.cpp)
   ladder_object_library(ladder_${layer}_problems ${sources})
   ladder_with_kernel_headers(ladder_${layer}_problems)
-  add_executable(try_${layer} tools/try/candidate.cu)
-  ladder_kernels(tools/try/candidate.cu)
+  add_executable(try_${layer} bench/untrusted/candidate.cu)
+  ladder_kernels(bench/untrusted/candidate.cu)
   target_link_libraries(try_${layer} PRIVATE ladder_core ladder_try ladder_try_child ladder_${layer}_problems)
   add_executable(judge_${layer} $<TARGET_OBJECTS:ladder_try_judge>)
   target_link_libraries(judge_${layer} PRIVATE ladder_core ladder_check ladder_baseline ladder_try ladder_${layer}_problems

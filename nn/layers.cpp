@@ -11,6 +11,15 @@
 
 namespace ladder::nn {
 
+void append_addition(Tape& tape, const std::string& name, ValueId a, ValueId b, ValueId y) {
+  const auto& shape = tape[y].shape;
+  add::Problem p{.c = static_cast<int>(shape.back()), .dtype = tape[y].dtype};
+  if (shape.size() > 1) p.n = static_cast<int>(shape[0]);
+  if (shape.size() > 2) p.h = static_cast<int>(shape[1]);
+  for (std::size_t i = 2; i + 1 < shape.size(); ++i) p.w *= static_cast<int>(shape[i]);
+  tape.run<add::Residual>(name, p, {{"a", a}, {"b", b}, {"y", y}});
+}
+
 // Values.
 
 int Layers::extent(ValueId id, int dimension) const { return static_cast<int>(tape_[id].shape[dimension]); }
@@ -89,7 +98,7 @@ ValueId Layers::append_conv3x3(const std::string& name, ValueId x, int out, cons
       {{"x", x}, {"w", weight}, {"bias", parameter(name + ".bias")}, {"e", added.e}, {"r", added.residual}, {"y", y}});
   if (!trains()) return y;
   tape_.on_backward([=, this] {
-    const ValueId dy = tape_.gradient(y);
+    const ValueId dy = gradient(y);
     if (added.residual != kNoValue) tape_.add_gradient(added.residual, dy);
     conv3x3::Problem of_weight = problem;
     of_weight.bias = !added.sums_bias;
@@ -156,7 +165,7 @@ void Layers::finish_conv1x1(ValueId y, const std::string& name, ValueId x, Value
                           {"y", y}});
   if (!trains()) return;
   tape_.on_backward([=, this] {
-    const ValueId dy = tape_.gradient(y);
+    const ValueId dy = gradient(y);
     if (residual != kNoValue) tape_.add_gradient(residual, dy);
     gemm::Problem of_weights = problem;
     const Input in = input_of<gemm::Wgrad>(of_weights, x);
@@ -172,7 +181,7 @@ void Layers::finish_conv1x1(ValueId y, const std::string& name, ValueId x, Value
 // Adds to the gradient that x already has. If x is a concatenation, writes the gradients of its two parts instead.
 void Layers::conv1x1_input_gradient(const std::string& name, ValueId x, ValueId y) {
   if (!tape_[x].requires_grad) return;
-  const ValueId so_far = tape_.has_gradient(x) ? tape_.gradient(x) : kNoValue;
+  const ValueId so_far = tape_.has_gradient(x) ? gradient(x) : kNoValue;
   const auto parts = concatenations_.find(x);
   const bool split = parts != concatenations_.end();
   const ValueId dx = like(split ? parts->second.a : x);
@@ -182,7 +191,7 @@ void Layers::conv1x1_input_gradient(const std::string& name, ValueId x, ValueId 
   problem.split = split ? extent(parts->second.a, 3) : 0;
   tape_.run<gemm::Dgrad>(
       name, problem,
-      {{"dy", tape_.gradient(y)}, {"w", parameter(name + ".weight")}, {"r", so_far}, {"dx", dx}, {"dx_rest", dx_rest}});
+      {{"dy", gradient(y)}, {"w", parameter(name + ".weight")}, {"r", so_far}, {"dx", dx}, {"dx_rest", dx_rest}});
   if (!split) return tape_.replace_gradient(x, dx);
   if (tape_.has_gradient(parts->second.b)) throw Failure(name + ": the skip has a gradient before its concatenation's");
   tape_.add_gradient(parts->second.a, dx);
@@ -213,7 +222,7 @@ ValueId Layers::group_norm(const std::string& name, ValueId x, int groups, group
     tape_.run<groupnorm::Backward>(name, also.problem,
                                    {{"x", of_backward.x},
                                     {"x_rest", of_backward.rest},
-                                    {"dy", tape_.gradient(y)},
+                                    {"dy", gradient(y)},
                                     {"gamma", gamma},
                                     {"beta", beta},
                                     {"mean", mean},
@@ -262,7 +271,7 @@ ValueId Layers::attention(const std::string& name, ValueId qkv, int head_size) {
   tape_.on_backward([=, this] {
     const ValueId dqkv = like(qkv);
     tape_.run<attention::Backward>(name, problem,
-                                   {{"qkv", qkv}, {"o", o}, {"lse", lse}, {"d_o", tape_.gradient(o)}, {"dqkv", dqkv}});
+                                   {{"qkv", qkv}, {"o", o}, {"lse", lse}, {"d_o", gradient(o)}, {"dqkv", dqkv}});
     tape_.add_gradient(qkv, dqkv);
   });
   return o;
@@ -271,14 +280,11 @@ ValueId Layers::attention(const std::string& name, ValueId qkv, int head_size) {
 // Layers without parameters.
 
 ValueId Layers::residual(const std::string& name, ValueId a, ValueId b) {
-  const add::Problem problem{
-      .n = extent(a, 0), .h = extent(a, 1), .w = extent(a, 2), .c = extent(a, 3), .dtype = stored()};
   const ValueId y = output(name, stored(), tape_[a].shape);
-  tape_.run<add::Residual>(name, problem, {{"a", a}, {"b", b}, {"y", y}});
+  append_addition(tape_, name, a, b, y);
   if (trains()) {
     tape_.on_backward([=, this] {
-      tape_.add_gradient(a, tape_.gradient(y));
-      tape_.add_gradient(b, tape_.gradient(y));
+      for (const ValueId each : {a, b}) tape_.add_gradient(each, gradient(y));
     });
   }
   return y;
@@ -298,7 +304,7 @@ ValueId Layers::pool(const std::string& name, ValueId x) {
   if (!trains()) return y;
   tape_.on_backward([=, this] {
     const ValueId dx = like(x);
-    tape_.run<resample::PoolBackward>(name, problem, {{"dy", tape_.gradient(y)}, {"dx", dx}});
+    tape_.run<resample::PoolBackward>(name, problem, {{"dy", gradient(y)}, {"dx", dx}});
     tape_.add_gradient(x, dx);
   });
   return y;
@@ -312,7 +318,7 @@ ValueId Layers::upsample(const std::string& name, ValueId x) {
   if (!trains()) return y;
   tape_.on_backward([=, this] {
     const ValueId dx = like(x);
-    tape_.run<resample::UpsampleBackward>(name, problem, {{"dy", tape_.gradient(y)}, {"dx", dx}});
+    tape_.run<resample::UpsampleBackward>(name, problem, {{"dy", gradient(y)}, {"dx", dx}});
     tape_.add_gradient(x, dx);
   });
   return y;

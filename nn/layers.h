@@ -16,6 +16,9 @@
 
 namespace ladder::nn {
 
+// A Tape::Addition of values [n, h, w, c], [n, h, c], [n, c] or [c]; dimensions between h and c count as columns.
+void append_addition(Tape& tape, const std::string& name, ValueId a, ValueId b, ValueId y);
+
 class Layers {
  public:
   // The Layers object must live until the tape's backward().
@@ -153,6 +156,7 @@ class Layers {
   ValueId parameter(const std::string& name);  // a matrix in the model's dtype, a vector or fp32 matrix in fp32
   ValueId parameter_gradient(const std::string& name);
   ValueId like(ValueId id);  // a value of the same dtype and shape, for the gradient of `id`
+  ValueId gradient(ValueId id) { return tape_.gradient(id, append_addition); }
   int extent(ValueId id, int dimension) const;
   void append_linear(const std::string& name, ValueId x, ValueId y, const Linear& layer);
   void conv1x1_input_gradient(const std::string& name, ValueId x, ValueId y);

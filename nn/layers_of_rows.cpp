@@ -15,7 +15,7 @@ void Layers::append_linear(const std::string& name, ValueId x, ValueId y, const 
   tape_.run<gemm::Fprop>(name, problem, {{"x", x}, {"w", layer.w}, {"bias", layer.b}, {"y", y}});
   if (!trains()) return;
   tape_.on_backward([=, this] {
-    const ValueId dy = tape_.gradient(y);
+    const ValueId dy = gradient(y);
     tape_.run<gemm::Wgrad>(name, problem, {{"x", x}, {"dy", dy}, {"dw", layer.dw}, {"dbias", layer.db}});
     if (!tape_[x].requires_grad) return;
     const ValueId dx = like(x);
@@ -42,7 +42,7 @@ ValueId Layers::silu(const std::string& name, ValueId x) {
   if (!trains()) return y;
   tape_.on_backward([=, this] {
     const ValueId dx = like(x);
-    tape_.run<silu::Backward>(name, problem, {{"x", x}, {"dy", tape_.gradient(y)}, {"dx", dx}});
+    tape_.run<silu::Backward>(name, problem, {{"x", x}, {"dy", gradient(y)}, {"dx", dx}});
     tape_.add_gradient(x, dx);
   });
   return y;
@@ -127,7 +127,7 @@ add::Problem sum_with_rows(const Value& x, int pitch, int first) {
 void Layers::on_backward_of_rows(const std::string& name, ValueId y, const Added& rows) {
   rows_added_[y] = {.dy = rows.de, .pitch = rows.pitch, .first = rows.first};
   tape_.on_backward([=, this] {
-    const ValueId dy = tape_.gradient(y);
+    const ValueId dy = gradient(y);
     if (rows_added_[y].summed_in == dy) return;
     tape_.run<add::EmbeddingBackward>(name, sum_with_rows(tape_[y], rows.pitch, rows.first),
                                       {{"dy", dy}, {"de", rows.de}});
@@ -139,7 +139,7 @@ ValueId Layers::add_rows(const std::string& name, ValueId x, const std::string& 
   const ValueId y = output(name + ".embedded", stored(), tape_[x].shape);
   tape_.run<add::Embedding>(name, sum_with_rows(tape_[x], rows.pitch, rows.first), {{"x", x}, {"e", rows.e}, {"y", y}});
   if (!trains()) return y;
-  tape_.on_backward([=, this] { tape_.add_gradient(x, tape_.gradient(y)); });
+  tape_.on_backward([=, this] { tape_.add_gradient(x, gradient(y)); });
   on_backward_of_rows(name, y, rows);
   return y;
 }

@@ -67,7 +67,8 @@ std::vector<float> observations(const Options& o, int each) {
                               o.observation.string(), fmt::join(array.shape, ", "), each, each));
   }
   if (rows && array.shape[0] > 1 && o.batch && *o.batch != array.shape[0]) {
-    throw UsageError(fmt::format("--batch {}: '{}' has {} observations", batch, o.observation.string(), array.shape[0]));
+    throw UsageError(
+        fmt::format("--batch {}: '{}' has {} observations", batch, o.observation.string(), array.shape[0]));
   }
   const bool repeated = !rows || array.shape[0] == 1;
   for (int i = 0; i < (repeated ? batch : 1); ++i) {
@@ -130,7 +131,8 @@ void time_answers(const Options& o, const PolicyFile& file, const DenoisingSteps
 int denoise(const Options& o) {
   using Clock = std::chrono::steady_clock;
   const auto began = Clock::now();
-  PolicyFile file = o.policy.empty() ? tiny_policy() : read_policy(o.policy, {.groups = o.groups, .horizon = o.horizon});
+  PolicyFile file =
+      o.policy.empty() ? tiny_policy() : read_policy(o.policy, {.groups = o.groups, .horizon = o.horizon});
   if (o.policy.empty()) {
     file.network.groups = o.groups.value_or(file.network.groups);
     file.network.horizon = o.horizon.value_or(file.network.horizon);
@@ -150,7 +152,7 @@ int denoise(const Options& o) {
   fmt::print("channels {}; an observation of {}; {} actions of {}; {}; {}\n", fmt::join(file.network.dims, ", "),
              file.network.observation, file.network.horizon, file.network.action_dim, steps.str(), name(o.dtype));
   const GivenNoise noise = o.noise.empty() ? GivenNoise{} : given_noise(o, samples, file.network, steps);
-  const Promotions promotions = chosen_versions(o.dtype, o.use, kLayers);
+  const Promotions promotions = chosen_versions(o.dtype, o.use);
   if (o.explain) steps.first_only();
   Policy policy({.dtype = o.dtype,
                  .samples = samples,

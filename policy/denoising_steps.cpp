@@ -18,8 +18,8 @@ DenoisingSteps::DenoisingSteps(const diffusion::SchedulerConfig& scheduler, std:
     : config(scheduler) {
   const int steps = count.value_or(config.num_train_timesteps);
   if (steps < 1 || steps > config.num_train_timesteps) {
-    throw UsageError(
-        fmt::format("{} steps: from 1 to {}, as many as the scheduler was trained with", steps, config.num_train_timesteps));
+    throw UsageError(fmt::format("{} steps: from 1 to {}, as many as the scheduler was trained with", steps,
+                                 config.num_train_timesteps));
   }
   timesteps = diffusion::scheduler_timesteps(config, steps);
   rows = diffusion::scheduler_table(config, timesteps);

@@ -49,14 +49,14 @@ Latency measure_latency(int count, const std::function<void()>& answer, std::siz
 
 std::string summary(std::vector<double> ms) {
   std::ranges::sort(ms);
-  const auto at = [&](double share) { return ms[static_cast<std::size_t>(share * static_cast<double>(ms.size() - 1))]; };
+  const auto at = [&](double rank) { return ms[static_cast<std::size_t>(rank * static_cast<double>(ms.size() - 1))]; };
   return fmt::format("median {:.3g} ms, p99 {:.3g}, worst {:.3g}", at(0.5), at(0.99), ms.back());
 }
 
 void write_latency(const std::filesystem::path& file, const nlohmann::json& policy, const Latency& latency) {
-  const nlohmann::json record = {{"schema", "ladder.policy_latency/1"},  {"device", backend::device().name},
-                                 {"driver", backend::device().driver},   {"policy", policy},
-                                 {"answers_ms", latency.answers_ms},     {"empty_graph_ms", latency.empty_ms}};
+  const nlohmann::json record = {{"schema", "ladder.policy_latency/1"}, {"device", backend::device().name},
+                                 {"driver", backend::device().driver},  {"policy", policy},
+                                 {"answers_ms", latency.answers_ms},    {"empty_graph_ms", latency.empty_ms}};
   io::write_text(file, record.dump(1) + "\n");
 }
 

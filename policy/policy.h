@@ -19,9 +19,6 @@
 
 namespace ladder::denoise {
 
-// Layers whose versions an answer runs.
-inline const std::vector<std::string> kLayers = {"conv1d", "diffusion", "gemm", "policy"};
-
 struct PolicyOptions {
   Dtype dtype = Dtype::f32;  // fp32, bf16 or fp16
   int samples = 1;           // observations per answer

@@ -124,8 +124,9 @@ class Reader {
                        names_.in_file(encoder), fmt::join(condition, ", "), 2 * first[0], first[0]));
     }
     if (config.observation < 1) {
-      fail(fmt::format("tensor '{}' has shape [{}]: more than {} columns, those of the time step, are the observation's",
-                       names_.in_file(encoder), fmt::join(condition, ", "), config.step_channels));
+      fail(
+          fmt::format("tensor '{}' has shape [{}]: more than {} columns, those of the time step, are the observation's",
+                      names_.in_file(encoder), fmt::join(condition, ", "), config.step_channels));
     }
     return config;
   }
@@ -178,10 +179,10 @@ class Reader {
       const std::size_t begin = tensor.name.rfind('.', at) + 1;  // 0 without a dot before it
       found.insert(tensor.name.substr(begin, tensor.name.find('.', at) - begin));
     }
-    return fmt::format("{} in the network's units, as a rule normalised: {}",
-                       observation.scale.empty() ? "observations and actions are" : "actions are",
-                       found.empty() ? "the file has no normalizer"
-                                     : fmt::format("not applied: {}", fmt::join(found, ", ")));
+    return fmt::format(
+        "{} in the network's units, as a rule normalised: {}",
+        observation.scale.empty() ? "observations and actions are" : "actions are",
+        found.empty() ? "the file has no normalizer" : fmt::format("not applied: {}", fmt::join(found, ", ")));
   }
 
   void note_others(std::vector<std::string>& notes) const {
@@ -193,7 +194,8 @@ class Reader {
     std::vector<std::string> counted;
     counted.reserve(others.size());
     for (const auto& [part, count] : others) counted.push_back(fmt::format("{} of {}", count, part));
-    if (!counted.empty()) notes.push_back(one_line(fmt::format("left alone: tensors, {}", fmt::join(counted, ", ")), 400));
+    if (!counted.empty())
+      notes.push_back(one_line(fmt::format("left alone: tensors, {}", fmt::join(counted, ", ")), 400));
   }
 
   io::SafetensorsFile file_;

@@ -12,8 +12,8 @@
 namespace ladder::denoise {
 namespace {
 
-constexpr std::array<std::string_view, 6> kModules = {"diffusion_step_encoder.", "down_modules.", "mid_modules.",
-                                                      "up_modules.", "final_conv.", "local_cond_encoder."};
+constexpr std::array<std::string_view, 6> kModules = {
+    "diffusion_step_encoder.", "down_modules.", "mid_modules.", "up_modules.", "final_conv.", "local_cond_encoder."};
 
 bool begins_with_module(std::string_view name) {
   return std::ranges::any_of(kModules, [&](std::string_view module) { return name.starts_with(module); });
@@ -57,9 +57,10 @@ bool Names::of_network(const std::string& name) const {
 Names names_of(const io::SafetensorsFile& file) {
   const std::map<std::string, int> prefixes = prefixes_of(file);
   if (prefixes.empty()) {
-    throw Failure(fmt::format("'{}' has no network of a Diffusion Policy: none of its {} tensors is named {}0..., bare or "
-                              "after a prefix",
-                              file.path().string(), file.tensors().size(), kModules[1]));
+    throw Failure(
+        fmt::format("'{}' has no network of a Diffusion Policy: none of its {} tensors is named {}0..., bare or "
+                    "after a prefix",
+                    file.path().string(), file.tensors().size(), kModules[1]));
   }
   const auto most = std::ranges::max_element(prefixes, {}, [](const auto& each) { return each.second; });
   for (const auto& [prefix, count] : prefixes) {

@@ -14,8 +14,8 @@ constexpr const char* kHeldBackInTf32 = "attention/backward=v02,attention/forwar
 
 }  // namespace
 
-Promotions chosen_versions(Dtype dtype, const std::string& use, const std::vector<std::string>& layers) {
-  Promotions promotions = Promotions::for_device(backend::device().slug, layers);
+Promotions chosen_versions(Dtype dtype, const std::string& use) {
+  Promotions promotions = Promotions::for_device(backend::device().slug);
   if (dtype == Dtype::tf32) promotions.use(kHeldBackInTf32);
   if (!use.empty()) promotions.use(use);
   return promotions;

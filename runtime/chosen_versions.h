@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "core/dtype.h"
 #include "runtime/program.h"
@@ -11,8 +10,8 @@
 
 namespace ladder {
 
-// `use` is --use's text, or empty. `layers` are those whose versions the program has, if not all. Throws UsageError.
-Promotions chosen_versions(Dtype dtype, const std::string& use, const std::vector<std::string>& layers = {});
+// `use` is --use's text, or empty. Throws UsageError.
+Promotions chosen_versions(Dtype dtype, const std::string& use);
 
 // Prints a line an operation: its layer, pass, problem, version and why that one.
 void explain(const Program& program);

@@ -62,11 +62,14 @@ const Version* version_named(const Pass& pass, std::string_view word) {
   return nullptr;
 }
 
-Promotions::Line parse_line(std::string_view text) {
+// Nothing for a line of a layer without versions in this program.
+std::optional<Promotions::Line> parse_line(std::string_view text) {
   const std::vector<std::string> cells = cells_of(text);
   if (cells.size() != kNumCells) {
     throw UsageError(fmt::format("{} columns, two or more spaces apart, where a line has {}", cells.size(), kNumCells));
   }
+  const auto is_of_layer = [&](const Version* v) { return cells[0].starts_with(v->pass->layer + "/"); };
+  if (std::ranges::none_of(all_versions(), is_of_layer)) return std::nullopt;
   const Pass& pass = pass_named(cells[0]);
   Promotions::Line line{.problem = pass.parse(cells[1])};
   if (!line.problem.names_dtype) throw UsageError(fmt::format("the problem '{}' names no dtype", cells[1]));
@@ -132,7 +135,7 @@ int words_in_common(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-Promotions Promotions::load(const std::filesystem::path& file, const std::vector<std::string>& layers) {
+Promotions Promotions::load(const std::filesystem::path& file) {
   std::ifstream in(file);
   if (!in) {
     throw Failure(
@@ -143,16 +146,16 @@ Promotions Promotions::load(const std::filesystem::path& file, const std::vector
   for (int number = 1; std::getline(in, text); ++number) {
     text.resize(std::min(text.find('#'), text.size()));
     text.resize(text.find_last_not_of(" \t\r") + 1);  // npos + 1 is 0
-    const bool asked = layers.empty() || std::ranges::find(layers, text.substr(0, text.find('/'))) != layers.end();
-    if (text.empty() || !asked) continue;
+    if (text.empty()) continue;
     try {
-      Line line = parse_line(text);
+      std::optional<Line> line = parse_line(text);
+      if (!line) continue;
       for (const Line& known : made.lines_) {
-        if (known.problem.pass == line.problem.pass && known.problem.text == line.problem.text) {
-          throw UsageError(fmt::format("{} {} is there twice", line.problem.pass->path(), line.problem.text));
+        if (known.problem.pass == line->problem.pass && known.problem.text == line->problem.text) {
+          throw UsageError(fmt::format("{} {} is there twice", line->problem.pass->path(), line->problem.text));
         }
       }
-      made.lines_.push_back(std::move(line));
+      made.lines_.push_back(std::move(*line));
     } catch (const UsageError& error) {
       throw Failure(fmt::format("{}:{}: {}", file.string(), number, error.what()));
     }
@@ -161,16 +164,16 @@ Promotions Promotions::load(const std::filesystem::path& file, const std::vector
   return made;
 }
 
-Promotions Promotions::for_device(std::string_view slug, const std::vector<std::string>& layers) {
+Promotions Promotions::for_device(std::string_view slug) {
   const std::filesystem::path folder = std::filesystem::path(data_dir()) / "runtime" / "promoted";
   const std::filesystem::path own = folder / fmt::format("{}.txt", slug);
-  Promotions others = load(folder / fmt::format("{}.txt", kOtherwise), layers);
+  Promotions others = load(folder / fmt::format("{}.txt", kOtherwise));
   if (slug == kOtherwise) return others;
   if (!std::filesystem::exists(own)) {
     others.note_ = fmt::format("no table for '{}': taking that of {}", slug, kOtherwise);
     return others;
   }
-  Promotions made = load(own, layers);
+  Promotions made = load(own);
   const std::size_t count = made.lines_.size();
   for (Line& line : others.lines_) {
     const auto same = [&](const Line& known) {

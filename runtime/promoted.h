@@ -34,12 +34,12 @@ class Promotions {
   };
 
   // Load a table. Throws Failure, one line with file and line number, for a file that cannot be read, a malformed line,
-  // a problem that is there twice or does not parse, a pass or version that this program does not have. With `layers`,
-  // lines of other layers are skipped, for a program that has none of their versions.
-  static Promotions load(const std::filesystem::path& file, const std::vector<std::string>& layers = {});
+  // a problem that is there twice or does not parse, a pass or version that this program does not have. Lines of a layer
+  // are skipped in a program that has none of its versions.
+  static Promotions load(const std::filesystem::path& file);
 
   // Load runtime/promoted/<slug>.txt of data_dir(). Problems that this table lacks come from that of h200, with a note.
-  static Promotions for_device(std::string_view slug, const std::vector<std::string>& layers = {});
+  static Promotions for_device(std::string_view slug);
 
   // Use a version for a whole pass: "conv3x3/fprop=v07", or several with commas between; v07_wmma_double_buffer and 7
   // mean the same. A later one replaces an earlier one of its pass. Throws UsageError naming the existing ones, and

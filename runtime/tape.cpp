@@ -5,23 +5,8 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "dev/add/add.h"
 
 namespace ladder {
-
-namespace {
-
-// A value of any rank as images: [n, h, w, c], [n, h, c], [n, c] or [c], further dimensions counted as columns.
-add::Problem as_images(const Value& value) {
-  const auto& shape = value.shape;
-  add::Problem p{.c = static_cast<int>(shape.back()), .dtype = value.dtype};
-  if (shape.size() > 1) p.n = static_cast<int>(shape[0]);
-  if (shape.size() > 2) p.h = static_cast<int>(shape[1]);
-  for (std::size_t i = 2; i + 1 < shape.size(); ++i) p.w *= static_cast<int>(shape[i]);
-  return p;
-}
-
-}  // namespace
 
 std::int64_t Value::elements() const {
   std::int64_t product = 1;
@@ -89,14 +74,14 @@ int Tape::num_gradients(ValueId of) const {
   return of < std::ssize(gradients_) ? static_cast<int>(gradients_[of].size()) : 0;
 }
 
-ValueId Tape::gradient(ValueId of) {
+ValueId Tape::gradient(ValueId of, Addition append_addition) {
   if (!has_gradient(of)) throw Failure("nothing gave " + values_[of].name + " a gradient");
   const std::vector<ValueId> summands = gradients_[of];
   const Value value = values_[of];
   ValueId sum = summands.front();
   for (std::size_t i = 1; i < summands.size(); ++i) {
     const ValueId longer = this->value("d " + value.name, value.dtype, value.shape);
-    run<add::Residual>(value.name, as_images(value), {{"a", sum}, {"b", summands[i]}, {"y", longer}});
+    append_addition(*this, value.name, sum, summands[i], longer);
     sum = longer;
   }
   replace_gradient(of, sum);

@@ -75,14 +75,17 @@ class Tape {
     beside_ = before;
   }
 
-  // Gradients of the loss. add_gradient() names a summand. gradient() appends residual additions if there are several,
-  // and throws Failure if there is none.
+  // Appends an operation y = a + b. The three values have one shape and one dtype.
+  using Addition = void (*)(Tape& tape, const std::string& name, ValueId a, ValueId b, ValueId y);
+
+  // Gradients of the loss. add_gradient() names a summand. gradient() appends additions if there are several, and throws
+  // Failure if there is none.
   void add_gradient(ValueId of, ValueId gradient);
   // Name the complete sum: an operation has added to the summands so far.
   void replace_gradient(ValueId of, ValueId gradient);
   bool has_gradient(ValueId of) const { return num_gradients(of) > 0; }
   int num_gradients(ValueId of) const;  // summands so far
-  ValueId gradient(ValueId of);
+  ValueId gradient(ValueId of, Addition append_addition);
   // Remove and return the summands, for an operation that adds them up itself.
   std::vector<ValueId> take_gradients(ValueId of);
 

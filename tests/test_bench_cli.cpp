@@ -165,7 +165,7 @@ TEST(BenchCases, TheEmulatorsDefaultIsCiInEveryDtype) {
 
 TEST(BenchCli, PromotedIsWhatTheTrainerTakes) {
   SKIP_WITHOUT_DEVICE(bench({"--version", "1", "--benchmark_list_tests"}));
-  const auto table = Promotions::load(source_dir() + "/runtime/promoted/h200.txt", {"conv3x3"});
+  const auto table = Promotions::load(source_dir() + "/runtime/promoted/h200.txt");
   std::vector<std::string> command = {"--promoted"};
   std::string expected;
   for (const auto& [problem, version] : table.lines()) {

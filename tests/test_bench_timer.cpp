@@ -13,11 +13,11 @@
 #include "bench/roofline.h"
 #include "bench/statistics.h"
 #include "bench/timer.h"
+#include "bench/untrusted/times.h"
 #include "core/backend.h"
 #include "core/error.h"
 #include "dev/conv3x3/conv3x3.h"
 #include "tests/support.h"
-#include "tools/try/times.h"
 
 namespace ladder {
 namespace {

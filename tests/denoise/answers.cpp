@@ -65,7 +65,7 @@ class Answers : public test::NeedsDevice, public testing::WithParamInterface<std
   Floats observation(int seed, int samples = 1) const { return made(std::size_t{20} * samples, seed); }
 
   PolicyFile file_ = small_policy({32, 32});
-  Promotions promotions_ = chosen_versions(Dtype::f32, "policy/step=" + GetParam(), kLayers);
+  Promotions promotions_ = chosen_versions(Dtype::f32, "policy/step=" + GetParam());
 };
 
 INSTANTIATE_TEST_SUITE_P(Of, Answers, testing::ValuesIn(test::kinds_of_steps()),
@@ -195,7 +195,7 @@ TEST_P(Networks, PredictWhatTheReferenceDoes) {
   const std::size_t observed = file.network.observation;
   const Floats initial = made(2 * each, 4), observations = made(2 * observed, 5);
   for (const std::string& kind : test::kinds_of_steps()) {
-    const Promotions promotions = chosen_versions(Dtype::f32, "policy/step=" + kind, kLayers);
+    const Promotions promotions = chosen_versions(Dtype::f32, "policy/step=" + kind);
     Policy policy({.samples = 2, .given_noise = true}, file, one, promotions);
     policy.set_noise(initial, {});
     const Floats found = copied(policy.answer(observations, 0, 0));

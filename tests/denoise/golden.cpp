@@ -65,7 +65,7 @@ TEST_P(Trajectory, EndsWhereFloat64Does) {
   std::vector<std::string> notes;
   DenoisingSteps steps(scheduler_of(tiny.scheduler, scheduler, notes), count);
   EXPECT_EQ(json(steps.timesteps), run["t"]);
-  const Promotions promotions = chosen_versions(Dtype::f32, "policy/step=" + kind_of_step, kLayers);
+  const Promotions promotions = chosen_versions(Dtype::f32, "policy/step=" + kind_of_step);
   const auto floats = [](const std::vector<double>& values) {
     return std::vector<float>(values.begin(), values.end());
   };

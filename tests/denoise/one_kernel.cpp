@@ -82,14 +82,14 @@ class OneKernel : public test::NeedsDevice {
 };
 
 TEST_F(OneKernel, RunsInThePlaceOfAllOperationsOfAStep) {
-  const Promotions with = chosen_versions(Dtype::f32, "policy/step=v01", kLayers);
+  const Promotions with = chosen_versions(Dtype::f32, "policy/step=v01");
   const Policy policy({}, file_, steps(), with);
   EXPECT_EQ(policy.step(), "a step is one kernel, policy/step v01_naive: --use");
   EXPECT_EQ(operations_of(policy, "policy"), 2);
   EXPECT_EQ(operations_of(policy, "conv1d"), 0);
   EXPECT_EQ(operations_of(policy, "diffusion"), 2);  // the noise
 
-  const Promotions without = chosen_versions(Dtype::f32, "policy/step=off", kLayers);
+  const Promotions without = chosen_versions(Dtype::f32, "policy/step=off");
   const Policy network({}, file_, steps(), without);
   EXPECT_EQ(network.step(), "a step is the network's operations, one after the other: --use policy/step=off");
   EXPECT_EQ(operations_of(network, "policy"), 0);
@@ -99,7 +99,7 @@ TEST_F(OneKernel, RunsInThePlaceOfAllOperationsOfAStep) {
 TEST_F(OneKernel, EveryVersionThatCanIsTakenByName) {
   for (const std::string& kind : test::kinds_of_steps()) {
     if (kind == "off") continue;
-    const Promotions promotions = chosen_versions(Dtype::bf16, "policy/step=" + kind, kLayers);
+    const Promotions promotions = chosen_versions(Dtype::bf16, "policy/step=" + kind);
     const StepChoice made = choice(promotions, 3, Dtype::bf16);  // which all of them have
     EXPECT_TRUE(made.one_kernel) << made.str();
     EXPECT_EQ(made.version, kind);
@@ -156,8 +156,8 @@ TEST_F(OneKernel, OfARefusedLaunchTheNetworkAnswers) {
     const auto actions = policy.answer(observation, 5, 0);
     return Floats(actions.begin(), actions.end());
   };
-  const Promotions refused = chosen_versions(Dtype::f32, "policy/step=v90", kLayers);
-  const Promotions off = chosen_versions(Dtype::f32, "policy/step=off", kLayers);
+  const Promotions refused = chosen_versions(Dtype::f32, "policy/step=v90");
+  const Promotions off = chosen_versions(Dtype::f32, "policy/step=off");
   Policy policy({}, file_, steps(), refused), network({}, file_, steps(), off);
   EXPECT_EQ(policy.step(), std::string("a step is the network's operations, one after the other: policy/step ") +
                                kRefused +

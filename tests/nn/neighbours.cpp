@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/backend.h"
+#include "nn/layers.h"
 #include "nn/models/unet2d.h"
 
 namespace ladder::nn {
@@ -65,6 +66,17 @@ TEST(Neighbours, GroupNormsBackwardPassAddsAndSums) {
   const Backward told(&promotions);
   EXPECT_EQ(told.count("add/embedding_backward"), blocks + kOfBiases);
   EXPECT_EQ(told.count("add/residual"), apart.count("add/residual"));
+}
+
+TEST(Additions, TakeGradientsOfAnyRank) {
+  for (const std::vector<std::int64_t>& shape :
+       std::vector<std::vector<std::int64_t>>{{24}, {2, 12}, {2, 3, 4}, {2, 3, 1, 4}, {2, 3, 1, 2, 2}}) {
+    Tape tape;
+    const ValueId x = tape.value("x", Dtype::f32, shape);
+    for (const char* name : {"d1", "d2"}) tape.add_gradient(x, tape.value(name, Dtype::f32, shape));
+    EXPECT_EQ(tape[tape.gradient(x, append_addition)].shape, shape);
+    ASSERT_EQ(tape.operations().size(), 1u);
+  }
 }
 
 // The operation that adds the embedding to a convolution's output computes the bias gradient with the embedding's

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import setup, wheels
+from cli import paths, wheels
 from cli.errors import Failure, UsageError
 from readme import generated, ladder_table, loss_curves
 
@@ -158,7 +158,7 @@ def test_broken_records_are_named(made, says, raw):
 
 def test_the_picture_is_that_of_its_figures(made):
     made.record(record())
-    python = wheels.python_with(wheels.MATPLOTLIB, setup.LOG)
+    python = wheels.python_with(wheels.MATPLOTLIB, paths.SETUP_LOG)
     subprocess.run([python, ROOT / "tools" / "readme" / "ladder_table.py", "--root", made.root], check=True)
     assert made.picture.read_text().startswith("<?xml")
     assert made.run_tool("--check") == (0, "")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import setup, wheels
+from cli import paths, wheels
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,7 +24,7 @@ class Nearest:
         pixels = b"".join(bytes([level]) * (SIZE * SIZE * 3) for level in LEVELS)
         header = struct.pack("<8sIIIIQQ", b"LADDATA\n", 1, SIZE, 3, 0, len(LEVELS), 1)
         self.data.write_bytes(header + bytes(88) + pixels)
-        self.python = wheels.python_having(wheels.PIXELS, setup.LOG)
+        self.python = wheels.python_having(wheels.PIXELS, paths.SETUP_LOG)
 
     def numpy(self, script):
         return subprocess.check_output(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import setup, tensorboard, tools, wheels
+from cli import paths, tensorboard, tools, wheels
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,7 +48,7 @@ def test_a_line_is_read_when_it_is_whole(files):
 
 
 def test_events_of_a_log(files):
-    python = wheels.python_with(wheels.TENSORBOARD, setup.LOG)
+    python = wheels.python_with(wheels.TENSORBOARD, paths.SETUP_LOG)
     lines = [{"step": 1, "loss": 1.5}, {"step": 2, "loss": 1.25, "ms_a_step": 8}]
     files.log.write_text("".join(json.dumps(line) + "\n" for line in lines))
     files.events.mkdir()

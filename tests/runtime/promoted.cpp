@@ -228,6 +228,7 @@ TEST_F(Promoted, ABrokenLineIsNamed) {
   std::string other = good;
   other.replace(other.find("toy"), 3, "play");
   EXPECT_PRED_FORMAT2(IsSubstring, ":1: no pass 'promotion/play'; there are: ", refused(other));
+  EXPECT_TRUE(load("elsewhere" + good.substr(good.find('/'))).lines().empty());  // a layer without versions here
   EXPECT_PRED_FORMAT2(IsSubstring, "none.txt", message_of([&] { Promotions::load(folder_ / "none.txt"); }, false));
 }
 

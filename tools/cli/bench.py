@@ -14,7 +14,7 @@ from pathlib import Path
 from records import record_files, sheet
 from registry import listing, selection, sweep
 
-from . import build, device, files, flags, partial, paths, run, say, setup, tools, watch, wheels
+from . import build, device, files, flags, partial, paths, run, say, tools, watch, wheels
 from .errors import Failure, UsageError
 from .options import Parser, filled
 
@@ -96,7 +96,7 @@ def _shown(command, options):
         if options.csv:
             files.replace(options.csv, sheet.text(record_files.load(record)))
         if options.plot:
-            python = wheels.python_with(wheels.MATPLOTLIB if options.plot.name else wheels.PLOTEXT, setup.LOG)
+            python = wheels.python_with(wheels.MATPLOTLIB if options.plot.name else wheels.PLOTEXT, paths.SETUP_LOG)
             drawn = [options.plot] if options.plot.name else []
             status = subprocess.run([python, Path(__file__).with_name("plot.py"), record, *drawn]).returncode or status
     return status

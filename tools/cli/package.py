@@ -7,7 +7,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from . import build, paths, run, say, setup, test_programs, tools, wheels
+from . import build, paths, run, say, test_programs, tools, wheels
 from .test_programs import Totals
 
 # Pinned packages of the Python environment that runs the tests of python/.
@@ -42,9 +42,9 @@ def fetch_torch():
     if into != home:
         shutil.rmtree(into, ignore_errors=True)
         into.parent.mkdir(parents=True, exist_ok=True)
-        run.logged("making a Python environment", [sys.executable, "-I", "-m", "venv", into], setup.LOG, env)
+        run.logged("making a Python environment", [sys.executable, "-I", "-m", "venv", into], paths.SETUP_LOG, env)
     pip = [into / "bin" / "python", "-I", "-m", "pip", "--disable-pip-version-check", "install", "--no-compile"]
-    run.logged(f"fetching {TORCH} (4.8 GB)", [*pip, *_WITH_TORCH], setup.LOG, env)
+    run.logged(f"fetching {TORCH} (4.8 GB)", [*pip, *_WITH_TORCH], paths.SETUP_LOG, env)
     (into / ".ready").write_text(pins, encoding="utf-8")
     if into != home:
         shutil.rmtree(home, ignore_errors=True)
@@ -69,7 +69,7 @@ def _fetched_headers():
     shutil.rmtree(fresh, ignore_errors=True)
     # The smallest Linux wheel: headers are the same on every platform, and none of its binaries runs.
     platform = ["--platform", "manylinux_2_28_aarch64", "--python-version", "3.12"]
-    wheel = wheels.download(f"the headers of {TORCH}", TORCH, fresh, setup.LOG, platform)
+    wheel = wheels.download(f"the headers of {TORCH}", TORCH, fresh, paths.SETUP_LOG, platform)
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(fresh, [name for name in archive.namelist() if name.startswith("torch/include/torch/")])
     (fresh / "torch" / "include").rename(folder)

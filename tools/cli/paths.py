@@ -4,6 +4,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PRIVATE = ROOT / ".ladder"
+SETUP_LOG = PRIVATE / "setup.log"
 BUILD = ROOT / "build"
 
 PRESETS = ("emulator", "clang", "cuda", "profile", "sanitize", "tsan", "fuzz")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from images import folder, ldata
 
-from . import debian, files, lock, paths, say, setup, tools, wheels
+from . import debian, files, lock, paths, say, tools, wheels
 from .errors import Failure, UsageError
 from .options import Parser
 
@@ -87,7 +87,7 @@ def fetch():
 def python():
     """The private Python that runs tools/images."""
     with lock.held(paths.PRIVATE / "setup.lock"):
-        return wheels.python_with(wheels.IMAGES, setup.LOG)
+        return wheels.python_with(wheels.IMAGES, paths.SETUP_LOG)
 
 
 def _emoji(chosen):
@@ -144,10 +144,10 @@ def _font():
         if not debian.present():
             raise Failure(f"no {_FONT}: install Google's font Noto Color Emoji with your package manager")
         with lock.held(paths.PRIVATE / "setup.lock"):
-            (debian.unpack if debian.rights() is None else debian.install)([_FONT_PACKAGE], setup.LOG)
+            (debian.unpack if debian.rights() is None else debian.install)([_FONT_PACKAGE], paths.SETUP_LOG)
         found = _installed_font()
     if found is None:
-        raise Failure(f"no {_FONT}, though {_FONT_PACKAGE} was installed; see {setup.LOG}")
+        raise Failure(f"no {_FONT}, though {_FONT_PACKAGE} was installed; see {paths.SETUP_LOG}")
     return found
 
 

@@ -7,11 +7,9 @@ import re
 import shlex
 import shutil
 
-from . import debian, lock, say, tools, wheels
+from . import debian, lock, prepare, say, tools, wheels
 from .errors import Failure
-from .paths import CUDA_PRESETS, PRIVATE
-
-LOG = PRIVATE / "setup.log"
+from .paths import CUDA_PRESETS, PRIVATE, SETUP_LOG
 
 # {header that shows that a library is installed: the Debian package that installs it}
 _LIBRARIES = {
@@ -67,13 +65,11 @@ def ensure_dev_tools():
     with lock.held(PRIVATE / "setup.lock"):
         _install_programs(programs)
         _needs_ensurepip()
-        wheels.python_with(wheels.BROWSER_DRIVER, LOG)
-        wheels.python_with(wheels.SAFETENSORS, LOG)
+        wheels.python_with(wheels.BROWSER_DRIVER, SETUP_LOG)
+        wheels.python_with(wheels.SAFETENSORS, SETUP_LOG)
         for pins in (wheels.PYTEST, wheels.RUFF, wheels.TENSORBOARD, wheels.MATPLOTLIB, wheels.PLOTEXT):
-            wheels.python_with(pins, LOG)
-        wheels.python_with(list(wheels.PIXELS.values()), LOG)
-    from . import prepare  # imported here because prepare imports this module
-
+            wheels.python_with(pins, SETUP_LOG)
+        wheels.python_with(list(wheels.PIXELS.values()), SETUP_LOG)
     prepare.fetch()
 
 
@@ -90,7 +86,7 @@ def _install_programs(programs):
     if missing and (not debian.present() or debian.rights() is None):
         raise Failure(f"missing, and no root to install them: {' '.join(sorted(missing))}")
     if missing:
-        debian.install(missing, LOG)
+        debian.install(missing, SETUP_LOG)
 
 
 def _stamp(kind):
@@ -119,16 +115,16 @@ def _tools_and_libraries(libraries):
     if not missing:
         return False
     if debian.present() and debian.rights() is not None:
-        debian.install(missing, LOG)
+        debian.install(missing, SETUP_LOG)
     else:
         _without_root(missing)
     tools.forget()
     if tools.cmake() is None or tools.ninja() is None:  # a distribution's CMake can be too old
-        wheels.install_tools(wheels.TOOLS, LOG)
+        wheels.install_tools(wheels.TOOLS, SETUP_LOG)
         tools.forget()
     still = _missing_packages(libraries)
     if still:
-        raise Failure(f"still missing after set-up: {' '.join(sorted(still))}; see {LOG}")
+        raise Failure(f"still missing after set-up: {' '.join(sorted(still))}; see {SETUP_LOG}")
     return True
 
 
@@ -136,12 +132,12 @@ def _without_root(missing):
     if "g++" in missing:
         raise Failure("no C++ compiler, and no root to install one: ask for the package g++ (12 or newer)")
     if missing & {"cmake", "ninja-build"}:
-        wheels.install_tools(wheels.TOOLS, LOG)
+        wheels.install_tools(wheels.TOOLS, SETUP_LOG)
     libraries = missing & set(_LIBRARIES.values())
     if libraries and not debian.present():
         raise Failure(f"install these with your package manager (Debian's names): {' '.join(sorted(libraries))}")
     if libraries:
-        debian.unpack(libraries, LOG)
+        debian.unpack(libraries, SETUP_LOG)
 
 
 def _missing_packages(libraries):
@@ -181,12 +177,12 @@ def _cuda(kind):
         if _system_nvcc():
             return False
         _needs_ensurepip()
-        wheels.install("NVIDIA's CUDA 13.0 compiler and libraries (1.5 GB)", wheels.CUDA, "cuda", LOG)
+        wheels.install("NVIDIA's CUDA 13.0 compiler and libraries (1.5 GB)", wheels.CUDA, "cuda", SETUP_LOG)
         return True
     if (PRIVATE / "cuda-headers").exists() or _system_cuda_file("include/cuda_bf16.h"):
         return False
     _needs_ensurepip()
-    wheels.install("NVIDIA's CUDA 13.0 headers", wheels.CUDA_HEADERS, "cuda-headers", LOG)
+    wheels.install("NVIDIA's CUDA 13.0 headers", wheels.CUDA_HEADERS, "cuda-headers", SETUP_LOG)
     return True
 
 
@@ -196,21 +192,21 @@ def _baseline():
     try:
         if not (PRIVATE / "cuda").exists() and not (PRIVATE / "cudnn").exists() and not _system_header("cudnn.h"):
             _needs_ensurepip()
-            wheels.install("cuDNN (700 MB)", wheels.CUDNN, "cudnn", LOG)
+            wheels.install("cuDNN (700 MB)", wheels.CUDNN, "cudnn", SETUP_LOG)
             changed = True
         if not (PRIVATE / "include" / "cudnn_frontend.h").exists() and not _system_header("cudnn_frontend.h"):
             _needs_ensurepip()
-            wheels.unpack_headers(wheels.CUDNN_FRONTEND, LOG)
+            wheels.unpack_headers(wheels.CUDNN_FRONTEND, SETUP_LOG)
             changed = True
     except Failure as failure:
-        say.line(f"no cuDNN to compare with: {str(failure).splitlines()[0]} ({LOG})")
+        say.line(f"no cuDNN to compare with: {str(failure).splitlines()[0]} ({SETUP_LOG})")
     return changed
 
 
 def _needs_ensurepip():
     """Installs Debian's package of pip and venv, which its Python lacks; without root, wheels.py uses pip's wheel."""
     if not wheels.has_ensurepip() and debian.present() and debian.rights() is not None:
-        debian.install({"python3-venv"}, LOG)
+        debian.install({"python3-venv"}, SETUP_LOG)
 
 
 def _system_cuda_hidden():

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
-from . import build, linked, paths, say, setup, tools, wheels
+from . import build, linked, paths, say, tools, wheels
 from .errors import Failure
 
 _TEST_SECONDS = 600  # of one Python test, which hangs after that
@@ -99,7 +99,7 @@ def run_one(unit, program):
 def run_python():
     """The tests of tests/python, by a pytest of our own, on all cores; those of a file share what it prepares."""
     arguments = ["--numprocesses=auto", "--dist=loadfile", f"--timeout={_TEST_SECONDS}"]
-    return run_pytest("tools", wheels.python_with(wheels.PYTEST, setup.LOG), arguments)
+    return run_pytest("tools", wheels.python_with(wheels.PYTEST, paths.SETUP_LOG), arguments)
 
 
 def run_pytest(name, python, arguments=()):

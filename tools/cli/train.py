@@ -12,7 +12,7 @@ from pathlib import Path
 
 from images import ldata
 
-from . import build, device, files, flags, json_file, paths, prepare, run, say, setup, tools, train_compare, wheels
+from . import build, device, files, flags, json_file, paths, prepare, run, say, tools, train_compare, wheels
 from .errors import Failure, UsageError
 from .options import Parser
 
@@ -63,7 +63,7 @@ def main(arguments):
     build.build(choice.preset, targets=[PROGRAM])
     if not chosen.data and not (chosen.resume and (Path(chosen.out) / "options.json").is_file()):
         chosen.data = _default_data(size, chosen)
-    python = wheels.python_with(wheels.TENSORBOARD, setup.LOG) if chosen.tensorboard else None
+    python = wheels.python_with(wheels.TENSORBOARD, paths.SETUP_LOG) if chosen.tensorboard else None
     chosen.out = chosen.out or _new_run(chosen.config or "unet64", made=_trains(chosen))
     file, chosen.json = chosen.json, None
     command = [build.folder(choice.preset) / "train" / PROGRAM, *own.words(chosen)]

@@ -161,7 +161,7 @@ def table(arguments):
         return ladder_table.main(arguments)
     from . import wheels  # matplotlib, which draws the pictures, lives in the private environment
 
-    python = wheels.python_with(wheels.MATPLOTLIB, setting_up.LOG)
+    python = wheels.python_with(wheels.MATPLOTLIB, paths.SETUP_LOG)
     return subprocess.run([python, paths.ROOT / "tools" / "readme" / "ladder_table.py", *arguments]).returncode
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli import build, setup, tools, wheels
+from cli import build, paths, tools, wheels
 from cli.errors import Failure
 from profiling import where
 
@@ -146,16 +146,16 @@ def fetched():
     """Paths (cuobjdump, nvdisasm); fetches them on first use."""
     found = where.find("cuobjdump"), where.find("nvdisasm")
     if not all(found):
-        wheels.install("NVIDIA's disassembler (5 MB)", wheels.DISASSEMBLER, "disassembler", setup.LOG)
+        wheels.install("NVIDIA's disassembler (5 MB)", wheels.DISASSEMBLER, "disassembler", paths.SETUP_LOG)
         found = where.find("cuobjdump"), where.find("nvdisasm")
     return found
 
 
 def cuobjdump(*arguments):
     found, disassembler = fetched()
-    paths = os.pathsep.join([str(Path(disassembler).parent), os.environ.get("PATH", "")])
+    path = os.pathsep.join([str(Path(disassembler).parent), os.environ.get("PATH", "")])
     done = subprocess.run(
-        [found, *map(str, arguments)], capture_output=True, text=True, env={**tools.environment(), "PATH": paths}
+        [found, *map(str, arguments)], capture_output=True, text=True, env={**tools.environment(), "PATH": path}
     )
     if done.returncode != 0:
         raise Failure(f"cuobjdump: {tools.last_line(done.stderr, done.stdout)}")

@@ -8,14 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cli import options, setup, wheels
+from cli import options, paths, wheels
 from cli.errors import Failure
 
 from . import words
 
 ROOT = Path(__file__).resolve().parents[2]
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
-FOLDERS = ("core", "dev", "reference", "bench", "tests", "runtime", "nn", "io", "train", "python")
+FOLDERS = ("core", "dev", "reference", "bench", "tests", "runtime", "nn", "io", "train", "policy", "python")
 PYTHON_FOLDERS = ("tools", "tests", "reference", "python")
 
 
@@ -60,7 +60,7 @@ def _clang_format(files, check):
 
 
 def _ruff(files, check):
-    ruff = [wheels.python_with(wheels.RUFF, setup.LOG), "-I", "-m", "ruff"]
+    ruff = [wheels.python_with(wheels.RUFF, paths.SETUP_LOG), "-I", "-m", "ruff"]
     # Run `check --fix` before `format`, which formats the fixes.
     steps = (["check"], ["format", "--check"]) if check else (["check", "--fix"], ["format"])
     return max(subprocess.run([*ruff, *step, "--quiet", *files], stdout=sys.stderr).returncode for step in steps)

@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 from cli import digests  # noqa: E402  (found from here when run as a program)
 from dev import compiled  # noqa: E402
 
-FOLDERS = ("core", "dev", "reference", "bench", "runtime", "nn", "io", "train", "policy", "tools", "python")
+FOLDERS = ("core", "dev", "reference", "bench", "runtime", "nn", "io", "train", "policy", "python")
 
 
 def sources(build):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from cli import files, options, setup, tools, wheels
+from cli import files, options, paths, tools, wheels
 from cli.errors import Failure, UsageError
 from images import ldata
 
@@ -25,7 +25,7 @@ _GRAY = 128
 def main(arguments):
     chosen = _parse(arguments)
     header = ldata.read_header(chosen.data)
-    python = wheels.python_having(wheels.PIXELS, setup.LOG)
+    python = wheels.python_having(wheels.PIXELS, paths.SETUP_LOG)
     if python != Path(sys.executable):
         return subprocess.run([python, str(Path(__file__).resolve()), *arguments], env=tools.environment()).returncode
     samples = read_samples(chosen.samples)[: chosen.count]

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from cli import build, device, paths, say, setup, tools, wheels
+from cli import build, device, paths, say, tools, wheels
 from cli.columns import aligned
 from cli.errors import Failure, UsageError
 from cli.options import Parser
@@ -92,9 +92,9 @@ def _tool():
     if found:
         return found
     try:
-        wheels.install("compute-sanitizer (18 MB)", [_PIN], "sanitizer", setup.LOG)
+        wheels.install("compute-sanitizer (18 MB)", [_PIN], "sanitizer", paths.SETUP_LOG)
     except Failure:
-        raise Failure(f"{_INSTALL} ({setup.LOG})") from None
+        raise Failure(f"{_INSTALL} ({paths.SETUP_LOG})") from None
     return where.find("compute-sanitizer")
 
 

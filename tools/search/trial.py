@@ -18,7 +18,7 @@ from dev import launch_nvcc, launch_version
 from . import sandbox
 
 _SCRATCH = Path("/scratch")  # the candidate's folder inside the sandbox
-_STUB = "tools/try/candidate.cu.o"
+_STUB = "bench/untrusted/candidate.cu.o"
 _COMPILE_SECONDS = 600
 _MOST_SOURCE = 1 << 20  # bytes
 _ASKED = re.compile(r"\.(error_growth|least_arithmetic) = ([0-9.]+)|\.exact = (false)")

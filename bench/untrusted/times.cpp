@@ -1,4 +1,4 @@
-#include "tools/try/times.h"
+#include "bench/untrusted/times.h"
 
 #include <fmt/format.h>
 

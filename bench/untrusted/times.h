@@ -7,8 +7,8 @@
 #include <string>
 
 #include "bench/timer.h"
+#include "bench/untrusted/remote.h"
 #include "core/check/check.h"
-#include "tools/try/remote.h"
 
 namespace ladder {
 

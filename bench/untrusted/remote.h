@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/untrusted/frames.h"
 #include "core/check/check.h"
-#include "tools/try/frames.h"
 
 namespace ladder {
 

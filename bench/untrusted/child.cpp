@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "bench/timer.h"
+#include "bench/untrusted/frames.h"
 #include "core/backend.h"
 #include "core/check/subject.h"
 #include "core/error.h"
 #include "core/kernel.h"
-#include "tools/try/frames.h"
 
 namespace ladder {
 namespace {
@@ -148,9 +148,8 @@ class Server {
   }
 
   static json times(const Sample& sample) {
-    return {{"seconds", sample.seconds},
-            {"stamp_seconds", sample.stamp_seconds},
-            {"wall_seconds", sample.wall_seconds}};
+    return {
+        {"seconds", sample.seconds}, {"stamp_seconds", sample.stamp_seconds}, {"wall_seconds", sample.wall_seconds}};
   }
 
   std::string path_;  // of the pass

@@ -14,13 +14,13 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/untrusted/remote.h"
+#include "bench/untrusted/times.h"
 #include "core/backend.h"
 #include "core/check/check.h"
 #include "core/error.h"
 #include "core/program.h"
 #include "core/shapes.h"
-#include "tools/try/remote.h"
-#include "tools/try/times.h"
 
 namespace ladder {
 namespace {
@@ -62,8 +62,7 @@ class Judge {
       list();
       for (const std::string& line : options_.problems) check_line(line, true);
       for (const std::string& set : options_.sets) {
-        for (const NamedCase& named : named_cases(pass_, set))
-          check_line(named.problem.text, named.problem.names_dtype);
+        for (const NamedCase& each : named_cases(pass_, set)) check_line(each.problem.text, each.problem.names_dtype);
       }
       for (const std::string& line : options_.timed) time_line(line);
       if (run_.status == Status::pass && run_.num_checked == 0) {

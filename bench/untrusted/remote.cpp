@@ -1,4 +1,4 @@
-#include "tools/try/remote.h"
+#include "bench/untrusted/remote.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -158,9 +158,8 @@ Frame Remote::ask(const json& request, const std::vector<float>& values, std::si
   int status = 0;
   siginfo_t info{};
   // Wait up to 1 s for the process to exit: it may have closed its pipes and still be running.
-  for (int i = 0; by_itself && i < 100 && (waitid(P_PID, pid_, &info, WEXITED | WNOHANG | WNOWAIT), info.si_pid == 0);
-       ++i)
-    usleep(10'000);
+  const auto runs = [&] { return waitid(P_PID, pid_, &info, WEXITED | WNOHANG | WNOWAIT), info.si_pid == 0; };
+  for (int i = 0; by_itself && i < 100 && runs(); ++i) usleep(10'000);
   kill(-pid_, SIGKILL);
   waitpid(pid_, &status, 0);
   if (by_itself) gone_ = fmt::format("{}, at {}{}", ending(status), at, last_words());

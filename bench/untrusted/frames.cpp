@@ -1,4 +1,4 @@
-#include "tools/try/frames.h"
+#include "bench/untrusted/frames.h"
 
 #include <fcntl.h>
 #include <poll.h>
