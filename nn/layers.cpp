@@ -1,3 +1,5 @@
+// Layers of images [n, h, w, c]. The rows that some of them add to every pixel are fp32 [n, c], one per image: the time
+// step's embedding, from nn/layers_of_rows.cpp.
 #include "nn/layers.h"
 
 #include <utility>
@@ -61,6 +63,7 @@ ValueId Layers::like(ValueId id) {
 
 template <class P>
 Layers::Input Layers::input_of(typename P::Problem& problem, ValueId x) {
+  // A joined concatenation is an ordinary value; an unjoined one exists only as its parts a and b.
   const auto found = concatenations_.find(x);
   if (found == concatenations_.end() || found->second.joined) return {.x = x};
   auto& [a, b, joined] = found->second;
@@ -101,7 +104,7 @@ ValueId Layers::append_conv3x3(const std::string& name, ValueId x, int out, cons
     const ValueId dy = gradient(y);
     if (added.residual != kNoValue) tape_.add_gradient(added.residual, dy);
     conv3x3::Problem of_weight = problem;
-    of_weight.bias = !added.sums_bias;
+    of_weight.bias = !added.sums_bias;  // with sums_bias, set_rows() appends the bias gradients
     tape_.run_beside<conv3x3::Wgrad>(name, of_weight,
                                      {{"x", x},
                                       {"dy", dy},
@@ -146,7 +149,8 @@ ValueId Layers::conv1x1(const std::string& name, ValueId x, int out, ValueId res
 
 ValueId Layers::begin_conv1x1(const std::string& name, ValueId x, int out) {
   const ValueId y = output(name, stored(), {extent(x, 0), extent(x, 1), extent(x, 2), out});
-  // Registered before the layers in between, so it runs after theirs in backward.
+  // Backward runs in reverse order of registration. This step runs after those of the layers between begin_conv1x1()
+  // and finish_conv1x1(), and adds their gradients of x.
   if (trains()) tape_.on_backward([=, this] { conv1x1_input_gradient(name, x, y); });
   return y;
 }
@@ -178,7 +182,8 @@ void Layers::finish_conv1x1(ValueId y, const std::string& name, ValueId x, Value
   });
 }
 
-// Adds to the gradient that x already has. If x is a concatenation, writes the gradients of its two parts instead.
+// Appends the operation that computes x's gradient: dy w plus the gradient that x already has. If x is a concatenation,
+// the operation writes the gradients of the parts a and b instead, to dx and dx_rest.
 void Layers::conv1x1_input_gradient(const std::string& name, ValueId x, ValueId y) {
   if (!tape_[x].requires_grad) return;
   const ValueId so_far = tape_.has_gradient(x) ? gradient(x) : kNoValue;
@@ -238,8 +243,9 @@ ValueId Layers::group_norm(const std::string& name, ValueId x, int groups, group
   return y;
 }
 
-// Fuses into the backward pass the addition of x's existing gradients to dx. If x has none and rows were added to x,
-// fuses the sum of dx over pixels, which is the rows' gradient.
+// Returns the normalisation's backward problem with one neighbour fused, or `plain` if no version fuses it. If x has
+// one or two gradients already, the neighbour is their addition to dx. If x has none and rows were added to x's pixels,
+// the neighbour is the sum of dx over the pixels, which is the rows' gradient.
 Layers::GroupNormNeighbours Layers::neighbours_of_group_norm(const groupnorm::Problem& plain, ValueId x, ValueId dx) {
   constexpr int kMostAddends = 2;
   GroupNormNeighbours also{.problem = plain};

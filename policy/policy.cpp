@@ -22,8 +22,8 @@ namespace {
 // Seed, offset and first sample of a Philox noise stream: the tensor philox [3] of dev/diffusion.
 using Philox = std::int64_t[3];
 
-// Byte offsets of an answer's inputs on the device: Mish of the observations, then the Philox streams of the initial
-// noise and of the steps' noise.
+// Byte offsets in the region `inputs`, which the host fills for each answer (one inference): Mish of the observations
+// [samples, observation] fp32, then the Philox streams of the initial noise (`first`) and the steps' noise (`steps`).
 struct InputLayout {
   explicit InputLayout(std::size_t observation_bytes)
       : first(padded(observation_bytes)),
@@ -32,6 +32,7 @@ struct InputLayout {
   std::size_t first, steps, bytes;
 };
 
+// Throws Failure for a value that is not finite. `each`: values per observation or answer.
 void check_finite(std::span<const float> values, std::size_t each, const char* what) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (std::isfinite(values[i])) continue;
@@ -42,7 +43,7 @@ void check_finite(std::span<const float> values, std::size_t each, const char* w
 }  // namespace
 
 struct Policy::Impl {
-  // Throws Failure where a kernel is refused.
+  // Throws Failure if a kernel cannot run on this device.
   Impl(const PolicyOptions& policy_options, const PolicyFile& file, const DenoisingSteps& denoising,
        const Promotions& promotions, StepChoice step_choice)
       : choice(std::move(step_choice)),
@@ -55,8 +56,8 @@ struct Policy::Impl {
         parameters(choice.one_kernel ? model.declare_condition() : model.declare()),
         weights("weights", parameters.size() * sizeof(float)),
         table("condition of time steps", steps.rows.size() * rows_bytes()),
-        // One extra row: an operation's tensor `film` [samples, pitch] begins at the operation's first column, so its
-        // last row ends beyond the last sample's row.
+        // One extra row: a residual block's tensor `film` [samples, pitch] begins at the block's first column and has
+        // full rows, so it ends beyond the last sample's row.
         rows("condition of observations", (options.samples + std::size_t{1}) * rows_bytes()),
         coefficients("the scheduler's table", steps.rows.size() * sizeof(diffusion::Step)),
         counters("numbers of steps", steps.rows.size() * sizeof(std::int32_t)),
@@ -82,8 +83,8 @@ struct Policy::Impl {
   }
 
   Dtype stored() const { return storage_dtype(options.dtype); }
-  // Dtype of the network's input: the storage dtype, in which a step keeps a rounded copy of x. The one-kernel step
-  // reads x in fp32 and rounds it itself.
+  // Dtype of the network's input. Separate operations read x in the storage dtype: each step also writes y, a rounded
+  // copy of x. The one-kernel step reads x in fp32 and rounds it itself.
   Dtype taken() const { return choice.one_kernel ? Dtype::f32 : stored(); }
   std::vector<std::int64_t> shape() const { return {options.samples, config.horizon, config.action_dim}; }
   std::size_t elements() const { return std::size_t{1} * options.samples * config.horizon * config.action_dim; }
@@ -137,8 +138,8 @@ struct Policy::Impl {
     return tape;
   }
 
-  // Sets x to noise, in fp32 and in the network's dtype: q_sample of zeros with a table of signal 0 and noise 1. Then
-  // computes the noise of all steps.
+  // Appends the initial noise, in x and, rounded to the network's dtype, in y. Then appends the noise of all steps.
+  // q_sample makes the initial noise from x0 = 0 and a table of signal 0 and noise 1.
   void append_noise(Tape& tape) const {
     const auto philox = [&](std::size_t at) { return tape.value("philox", Dtype::i64, {3}, inputs, at); };
     const ValueId first = y ? value_of_x(tape) : tape.value("noise", Dtype::f32, shape());
@@ -195,8 +196,8 @@ struct Policy::Impl {
     program->enqueue(stream);
   }
 
-  // Loads the kernels and captures the graph; called after the constructor. Kernels load at their first launch, which
-  // is not allowed during capture: launching the first and the last step loads the kernels of all steps.
+  // Loads the kernels and captures the graph; called after the constructor. A kernel loads at its first launch, and
+  // loading is not allowed during capture. The steps between the first and the last launch no other kernels.
   void start() {
     copy_in_async(inputs.base, host_inputs.data(), inputs.bytes, queue);
     const auto launch = [&](std::size_t begin, std::size_t end) {
@@ -221,6 +222,8 @@ struct Policy::Impl {
     }
   }
 
+  // Applies the policy's normalizer, then Mish, to the observations. A normalizer with fewer numbers than one
+  // observation repeats: the observation's time steps share it. The Philox streams of a seed have different offsets.
   void write_inputs(std::span<const float> observations, std::int64_t seed, std::int64_t number) {
     auto* const at = static_cast<std::byte*>(host_inputs.data());
     auto* const condition = reinterpret_cast<float*>(at);
@@ -245,7 +248,7 @@ struct Policy::Impl {
     }
   }
 
-  // Makes `stream` wait for the previous answer, which may be in flight on another stream.
+  // Enqueues an answer after that of the previous enqueue(), which may be in flight on another stream.
   void enqueue(const OnDevice& tensors, Stream stream) {
     LADDER_CHECK(options.given_noise);
     answered.hold_back(stream);
@@ -286,18 +289,18 @@ struct Policy::Impl {
   std::optional<OwnedRegion> copies;
   std::optional<OneKernelStep> one_kernel;
   OwnedRegion table, rows, coefficients, counters;
-  OwnedRegion noise;  // [steps, noise_elements()]
-  OwnedRegion zeros, first_time, all_noise;
-  OwnedRegion x, given_x;
+  OwnedRegion noise;                         // [steps, noise_elements()]
+  OwnedRegion zeros, first_time, all_noise;  // constant inputs of the initial noise's q_sample
+  OwnedRegion x, given_x;                    // given_x: the initial noise of set_noise() or enqueue()
   std::optional<OwnedRegion> y, given_y;
   InputLayout layout;
   OwnedRegion inputs;
   PinnedBuffer host_inputs, host_actions;
   std::vector<float> actions;
-  std::vector<std::size_t> ends;  // number of operations before the first step, then up to the end of each step
+  std::vector<std::size_t> ends;  // ends[0]: number of operations before step 0; ends[i + 1]: to the end of step i
   std::unique_ptr<Program> program;
   OwnedStream queue;
-  Event answered;
+  Event answered;  // the latest enqueue() is done
   std::optional<Graph> graph;
 };
 

@@ -7,7 +7,7 @@
 namespace ladder {
 namespace {
 
-// Returns true if two values share a byte.
+// Returns true if two values share a byte. A value outside regions has no address yet: it shares only with itself.
 bool share(const Tape& tape, ValueId a, ValueId b) {
   if (a == b) return true;
   const Value &x = tape[a], &y = tape[b];
@@ -48,10 +48,11 @@ Tape beside_early(Tape tape) {
 
 namespace {
 
-// Most arena bytes that side-stream operations may keep alive: beyond them the main stream waits for the first of these
-// operations.
+// Limit of the bytes that side-stream operations keep alive in the arena. Beyond the limit, the main stream waits for
+// the oldest of these operations.
 constexpr std::size_t kMostHeld = std::size_t{96} << 20;
 
+// Returns the bytes of the operation's values that lie in no region.
 std::size_t held_by(const Tape& tape, const Operation& operation) {
   std::size_t bytes = 0;
   for (const ValueId id : operation.values) bytes += tape[id].region == nullptr ? tape[id].bytes() : 0;
@@ -64,10 +65,11 @@ std::vector<Turn> plan_turns(const Tape& tape, bool branches) {
   const auto& operations = tape.operations();
   const int count = static_cast<int>(operations.size());
   std::vector<Turn> turns(count);
-  int waited_for[2] = {kNothing, kNothing};  // by stream: latest operation of the other stream that it waited for
+  int waited_for[2] = {kNothing, kNothing};  // main, side stream: latest operation of the other that it waited for
   std::deque<int> running;                   // side-stream operations that the main stream has not waited for
-  std::size_t held = 0;
-  int joined = 0;  // end of the operations that the main stream runs or has waited for
+  std::size_t held = 0;                      // bytes of the values of `running`
+  int joined = 0;                            // `last` is final for operations [0, joined)
+  // Sets `last` of the side-stream operations [joined, end): they may overlap main-stream operations up to `at`.
   const auto join = [&](int end, int at) {
     for (; joined < end; ++joined) {
       if (turns[joined].beside) turns[joined].last = at;
@@ -76,6 +78,7 @@ std::vector<Turn> plan_turns(const Tape& tape, bool branches) {
   for (int i = 0; i < count; ++i) {
     Turn& turn = turns[i];
     turn.beside = branches && operations[i].beside;
+    // Latest operation of the other stream to wait for. A side-stream operation waits at least for kBegin.
     int latest = turn.beside ? kBegin : kNothing;
     for (int j = 0; j < i; ++j) {
       if (turns[j].beside != turn.beside && in_order(tape, operations[i], operations[j])) latest = j;

@@ -1,5 +1,6 @@
-// Order of a tape's operations on two streams: those marked `beside` run on a side stream, the others on the main
-// stream. An operation of either stream waits for those of the other that it shares a value with.
+// Schedule of a tape's operations on two streams: operations marked `beside` run on the side stream, the others on the
+// main stream. Each stream runs its operations in the tape's order. An operation waits for an earlier one of the other
+// stream if in_order() holds for the two.
 #pragma once
 
 #include <vector>
@@ -8,31 +9,33 @@
 
 namespace ladder {
 
-inline constexpr int kBegin = -1;    // the work enqueued before the program
-inline constexpr int kNothing = -2;  // no operation at all
+// Values of Turn::waits_for that are no operation's index.
+inline constexpr int kBegin = -1;    // the work on the main stream before the program
+inline constexpr int kNothing = -2;  // no wait
 
 struct Turn {
   bool beside = false;
-  // Operation of the other stream, or kBegin, whose end this one waits for, besides the previous operation of its own
-  // stream.
+  // The other stream's operation that must end before this one starts: an index, kBegin or kNothing. Operations of the
+  // same stream need no wait.
   int waits_for = kNothing;
-  // Main-stream operations [first, last] may overlap this side-stream operation. For a main-stream operation both are
-  // its own index.
+  // Main-stream operations [first, last] may overlap this side-stream operation. For a main-stream operation, `first`
+  // and `last` are its own index.
   int first = 0;
   int last = 0;
 };
 
-// Returns true if the order of the two matters: one of them writes what the other touches.
+// Returns true if a and b must keep their order: one of them writes bytes that the other reads or writes.
 bool in_order(const Tape& tape, const Operation& a, const Operation& b);
 
-// Returns the tape with each side-stream operation moved in front of all that it need not wait for, if any of those is
-// on the main stream. Late on the side stream it would wait for the other work there, and the end of the program would
-// wait for it.
+// Returns the tape with each side-stream operation at its earliest place, right after the last operation that it must
+// follow. An operation stays where the move would pass side-stream operations alone. Late in the tape, an operation
+// queues on the side stream after unrelated ones and delays the end of the program: for example, the gradients of the
+// time embedding after the last weight gradients.
 Tape beside_early(Tape tape);
 
-// Returns a Turn for each operation. If side-stream operations keep more than 96 MiB of the arena alive, the main
-// stream waits for the first of them; at the end of the program, for all. Without `branches` all operations run on the
-// main stream.
+// Returns a Turn for each operation. The arena holds a side-stream operation's values until the main stream has waited
+// for that operation. If these values exceed 96 MiB, the main stream waits for the oldest such operations. At the end
+// of the program it waits for all of them. Without `branches`, all operations run on the main stream.
 std::vector<Turn> plan_turns(const Tape& tape, bool branches);
 
 }  // namespace ladder

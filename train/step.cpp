@@ -15,7 +15,8 @@
 namespace ladder::train {
 namespace {
 
-// Byte offsets of the arrays in the results, each a multiple of 256 bytes.
+// Byte offsets in the region `results`, multiples of 256: losses [batch], loss [1], norm [1] and scale [1], all fp32.
+// `bytes` is the size of the region.
 struct ResultLayout {
   explicit ResultLayout(int batch) : loss(padded(batch * sizeof(float))) {}
   std::size_t losses = 0;
@@ -28,12 +29,13 @@ void* at(const Region& region, std::size_t offset) { return static_cast<std::byt
 }  // namespace
 
 struct Step::Impl {
+  // Host buffers of a step in flight.
   struct Slot {
     Slot(std::size_t input_bytes, std::size_t result_bytes) : inputs(input_bytes), results(result_bytes) {}
 
     PinnedBuffer inputs;
     PinnedBuffer results;
-    Event done;
+    Event done;  // the results are in host memory
   };
 
   Impl(const StepOptions& step_options, const Objective& loss_of, const nn::Parameters& model_parameters,
@@ -69,8 +71,9 @@ struct Step::Impl {
   int parts() const { return objective.batch() / objective.part(); }
   Dtype stored() const { return storage_dtype(options.dtype); }
 
-  // Returns whether norm and AdamW can read the gradients that layers write. Versions of --use that accept fp32
-  // gradients only cannot: they read a separate fp32 buffer, even with one micro-batch.
+  // Returns true if norm and AdamW can read the gradients as layers write them: in the storage dtype for matrices, in
+  // fp32 for the others. They cannot if --use names a version of one of them that accepts only fp32. Both
+  // then read a separate fp32 buffer, even with one micro-batch.
   bool update_reads_layers(const Promotions& promotions) const {
     const optimizer::Problem problem = nn::update_problem(parameters, state, stored(), options.clip);
     return promotions.use_can(case_of<optimizer::Norm>(problem)) &&
@@ -80,7 +83,7 @@ struct Step::Impl {
   void allocate() {
     const auto region = [](const char* name, std::size_t bytes) { return std::make_unique<OwnedRegion>(name, bytes); };
     whole = objective.arrays(inputs);
-    part = whole;
+    part = whole;  // one micro-batch: the network reads the batch in place
     if (parts() == 1) return;
     losses_part = region("losses of a micro-batch", objective.part() * sizeof(float));
     for (Rows& rows : part) {
@@ -113,7 +116,7 @@ struct Step::Impl {
     return options.branches ? beside_early(std::move(tape)) : tape;
   }
 
-  // The tape that accumulates a micro-batch's gradients into those of the batch, which are fp32.
+  // The tape that adds a micro-batch's gradients / parts() to the batch's fp32 gradients. `first`: overwrites these.
   Tape accumulate_tape(bool first) const {
     Tape tape;
     nn::append_accumulation(tape, parameters, layer_gradients, stored(), *gradients, parts(), first);
@@ -133,6 +136,8 @@ struct Step::Impl {
     return tape;
   }
 
+  // Calls run() for each program of a step, in order. With several micro-batches, also enqueues copies of each one's
+  // rows and losses, because the network program reads and writes fixed addresses.
   template <class Run>
   void each_program(Stream on, const Run& run) {
     run(*batch);
@@ -162,8 +167,8 @@ struct Step::Impl {
     each_program(stream, enqueued(stream));
   }
 
-  // Launches every kernel once: kernels load at their first launch, which is not allowed during capture. Gradients are
-  // set to NaN for the update, which skips gradients that are not finite and so leaves the state unchanged.
+  // Launches every kernel once: a kernel loads at its first launch, and loading is not allowed during capture. The
+  // gradients are NaN (bytes 0xff) for norm and update: the update is skipped, so the state stays unchanged.
   void load_kernels() {
     batch->enqueue(stream);
     network->enqueue(stream);
@@ -213,7 +218,7 @@ struct Step::Impl {
   ResultLayout result_layout;
   OwnedRegion inputs, results;
   OwnedRegion layer_gradients;                             // of a micro-batch
-  std::unique_ptr<OwnedRegion> gradients;                  // sum in fp32; null where the update reads layer_gradients
+  std::unique_ptr<OwnedRegion> gradients;                  // of a batch, fp32; null: the update reads layer_gradients
   std::unique_ptr<OwnedRegion> losses_part;                // of a micro-batch; null with one micro-batch
   std::vector<std::unique_ptr<OwnedRegion>> part_regions;  // rows of a micro-batch; empty with one micro-batch
   std::vector<Rows> whole, part;                           // the objective's arrays: of a batch, of a micro-batch
@@ -243,7 +248,7 @@ std::optional<StepResults> Step::collect() {
   const Impl::Slot& slot = *impl_->in_flight.front();
   impl_->in_flight.pop_front();
   slot.done.synchronize();
-  if (impl_->in_flight.empty()) impl_->stream.synchronize();  // reports a failed launch
+  if (impl_->in_flight.empty()) impl_->stream.synchronize();  // throws if a launch failed
   return impl_->read(slot);
 }
 
