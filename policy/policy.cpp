@@ -265,6 +265,7 @@ struct Policy::Impl {
     LADDER_CHECK(observations.size() == num_observed());
     check_finite(observations, config.observation, "observation");
     write_inputs(observations, seed, number);
+    answered.hold_back(queue);
     copy_in_async(inputs.base, host_inputs.data(), inputs.bytes, queue);
     run(queue);
     copy_out_async(host_actions.data(), x.base, x.bytes, queue);

@@ -304,7 +304,9 @@ std::vector<const Program*> Step::programs() const {
 
 double Step::flops() const {
   const Impl& s = *impl_;
-  return s.batch->tape().flops() + s.parts() * s.network->tape().flops() + s.norm->tape().flops() +
+  const double accumulation = (s.accumulate_first ? s.accumulate_first->tape().flops() : 0) +
+                              (s.accumulate_more ? (s.parts() - 1) * s.accumulate_more->tape().flops() : 0);
+  return s.batch->tape().flops() + s.parts() * s.network->tape().flops() + accumulation + s.norm->tape().flops() +
          s.update->tape().flops();
 }
 
