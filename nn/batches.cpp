@@ -8,7 +8,7 @@
 
 #include "dev/conv3x3/conv3x3.h"
 #include "dev/gemm/gemm.h"
-#include "runtime/turns.h"
+#include "runtime/stream_schedule.h"
 
 namespace ladder::nn {
 namespace {
@@ -104,7 +104,7 @@ Operation together(const Tape& tape, const Group& group) {
   Operation all{.name = "",
                 .problem = group.kind->together(first.problem, group.members.size()),
                 .values = {},
-                .beside = first.beside};
+                .side_stream = first.side_stream};
   for (const std::size_t i : group.members) {
     const Operation& each = tape.operations()[i];
     all.name += (all.name.empty() ? "" : ", ") + each.name;

@@ -1,5 +1,5 @@
 // Layers of images [n, h, w, c]. The rows that some of them add to every pixel are fp32 [n, c], one per image: the time
-// step's embedding, from nn/layers_of_rows.cpp.
+// step's embedding, from nn/layers_film.cpp.
 #include "nn/layers.h"
 
 #include <utility>
@@ -79,32 +79,38 @@ Layers::Input Layers::input_of(typename P::Problem& problem, ValueId x) {
 
 // Convolutions.
 
-conv3x3::Problem Layers::problem_of_conv(ValueId x, int out, const Added& added) const {
+conv3x3::Problem Layers::problem_of_conv(ValueId x, int out, const Epilogue& epilogue) const {
   return {.n = extent(x, 0),
           .h = extent(x, 1),
           .w = extent(x, 2),
           .c = extent(x, 3),
           .k = out,
           .bias = true,
-          .residual = added.residual != kNoValue,
+          .residual = epilogue.residual != kNoValue,
           .dtype = net_.dtype,
-          .embedding = added.pitch,
-          .first = added.first};
+          .embedding = epilogue.pitch,
+          .first = epilogue.first};
 }
 
-ValueId Layers::append_conv3x3(const std::string& name, ValueId x, int out, const Added& added, const Region* result) {
+ValueId Layers::append_conv3x3(const std::string& name, ValueId x, int out, const Epilogue& epilogue,
+                               const Region* result) {
   const conv3x3::Problem problem = problem_of_conv(x, out, {});
   const ValueId weight = parameter(name + ".weight");
   const ValueId y = output(name, stored(), {problem.n, problem.h, problem.w, out}, result);
-  tape_.run<conv3x3::Fprop>(
-      name, problem_of_conv(x, out, added),
-      {{"x", x}, {"w", weight}, {"bias", parameter(name + ".bias")}, {"e", added.e}, {"r", added.residual}, {"y", y}});
+  tape_.run<conv3x3::Fprop>(name, problem_of_conv(x, out, epilogue),
+                            {{"x", x},
+                             {"w", weight},
+                             {"bias", parameter(name + ".bias")},
+                             {"e", epilogue.e},
+                             {"r", epilogue.residual},
+                             {"y", y}});
   if (!trains()) return y;
   tape_.on_backward([=, this] {
     const ValueId dy = gradient(y);
-    if (added.residual != kNoValue) tape_.add_gradient(added.residual, dy);
+    if (epilogue.residual != kNoValue) tape_.add_gradient(epilogue.residual, dy);
     conv3x3::Problem of_weight = problem;
-    of_weight.bias = !added.sums_bias;  // with sums_bias, set_rows() appends the bias gradients
+    of_weight.bias =
+        !epilogue.accumulates_bias_gradient;  // with accumulates_bias_gradient, set_rows() appends the bias gradients
     tape_.run_beside<conv3x3::Wgrad>(name, of_weight,
                                      {{"x", x},
                                       {"dy", dy},
@@ -124,10 +130,12 @@ ValueId Layers::conv3x3(const std::string& name, ValueId x, int out, const Regio
 
 ValueId Layers::conv3x3_add_rows(const std::string& conv, ValueId x, int out, const std::string& name,
                                  const std::string& group, const std::string& layer) {
-  Added rows = rows_of(group, layer);
-  rows.sums_bias = sums_bias(conv, group, rows);
+  Epilogue rows = rows_of(group, layer);
+  rows.accumulates_bias_gradient = accumulates_bias_gradient(conv, group, rows);
   if (!serves<conv3x3::Fprop>(problem_of_conv(x, out, rows)))
-    return add_rows(name, append_conv3x3(conv, x, out, {.sums_bias = rows.sums_bias}, nullptr), group, layer);
+    return add_rows(
+        name, append_conv3x3(conv, x, out, {.accumulates_bias_gradient = rows.accumulates_bias_gradient}, nullptr),
+        group, layer);
   const ValueId y = append_conv3x3(conv, x, out, rows, nullptr);
   if (trains()) on_backward_of_rows(name, y, rows);
   return y;
@@ -135,10 +143,10 @@ ValueId Layers::conv3x3_add_rows(const std::string& conv, ValueId x, int out, co
 
 ValueId Layers::conv3x3_residual(const std::string& conv, ValueId x, int out, const std::string& name,
                                  ValueId residual) {
-  const Added added{.residual = residual};
-  if (!serves<conv3x3::Fprop>(problem_of_conv(x, out, added)))
+  const Epilogue epilogue{.residual = residual};
+  if (!serves<conv3x3::Fprop>(problem_of_conv(x, out, epilogue)))
     return this->residual(name, residual, conv3x3(conv, x, out));
-  return append_conv3x3(conv, x, out, added, nullptr);
+  return append_conv3x3(conv, x, out, epilogue, nullptr);
 }
 
 ValueId Layers::conv1x1(const std::string& name, ValueId x, int out, ValueId residual) {
@@ -186,17 +194,17 @@ void Layers::finish_conv1x1(ValueId y, const std::string& name, ValueId x, Value
 // the operation writes the gradients of the parts a and b instead, to dx and dx_rest.
 void Layers::conv1x1_input_gradient(const std::string& name, ValueId x, ValueId y) {
   if (!tape_[x].requires_grad) return;
-  const ValueId so_far = tape_.has_gradient(x) ? gradient(x) : kNoValue;
+  const ValueId accumulated = tape_.has_gradient(x) ? gradient(x) : kNoValue;
   const auto parts = concatenations_.find(x);
   const bool split = parts != concatenations_.end();
   const ValueId dx = like(split ? parts->second.a : x);
   const ValueId dx_rest = split ? like(parts->second.b) : kNoValue;
   gemm::Problem problem = product_of(tape_[x], tape_[y], net_.dtype);
-  problem.accumulate = so_far != kNoValue;
+  problem.accumulate = accumulated != kNoValue;
   problem.split = split ? extent(parts->second.a, 3) : 0;
   tape_.run<gemm::Dgrad>(
       name, problem,
-      {{"dy", gradient(y)}, {"w", parameter(name + ".weight")}, {"r", so_far}, {"dx", dx}, {"dx_rest", dx_rest}});
+      {{"dy", gradient(y)}, {"w", parameter(name + ".weight")}, {"r", accumulated}, {"dx", dx}, {"dx_rest", dx_rest}});
   if (!split) return tape_.replace_gradient(x, dx);
   if (tape_.has_gradient(parts->second.b)) throw Failure(name + ": the skip has a gradient before its concatenation's");
   tape_.add_gradient(parts->second.a, dx);
@@ -222,9 +230,9 @@ ValueId Layers::group_norm(const std::string& name, ValueId x, int groups, group
   if (!trains()) return y;
   tape_.on_backward([=, this] {
     const ValueId dx = like(x);
-    GroupNormNeighbours also = neighbours_of_group_norm(problem, x, dx);
-    const Input of_backward = input_of<groupnorm::Backward>(also.problem, x);
-    tape_.run<groupnorm::Backward>(name, also.problem,
+    GroupNormNeighbours neighbours = neighbours_of_group_norm(problem, x, dx);
+    const Input of_backward = input_of<groupnorm::Backward>(neighbours.problem, x);
+    tape_.run<groupnorm::Backward>(name, neighbours.problem,
                                    {{"x", of_backward.x},
                                     {"x_rest", of_backward.rest},
                                     {"dy", gradient(y)},
@@ -235,9 +243,9 @@ ValueId Layers::group_norm(const std::string& name, ValueId x, int groups, group
                                     {"dx", dx},
                                     {"dgamma", parameter_gradient(name + ".weight")},
                                     {"dbeta", parameter_gradient(name + ".bias")},
-                                    {"addend", also.addend},
-                                    {"addend2", also.addend2},
-                                    {"de", also.de}});
+                                    {"addend", neighbours.addend},
+                                    {"addend2", neighbours.addend2},
+                                    {"de", neighbours.de}});
     tape_.add_gradient(x, dx);
   });
   return y;
@@ -248,22 +256,22 @@ ValueId Layers::group_norm(const std::string& name, ValueId x, int groups, group
 // the neighbour is the sum of dx over the pixels, which is the rows' gradient.
 Layers::GroupNormNeighbours Layers::neighbours_of_group_norm(const groupnorm::Problem& plain, ValueId x, ValueId dx) {
   constexpr int kMostAddends = 2;
-  GroupNormNeighbours also{.problem = plain};
+  GroupNormNeighbours neighbours{.problem = plain};
   const auto rows = rows_added_.find(x);
-  if (const int so_far = tape_.num_gradients(x); so_far > 0 && so_far <= kMostAddends) {
-    also.problem.addends = so_far;
-    if (!serves<groupnorm::Backward>(also.problem)) return {.problem = plain};
+  if (const int num_accumulated = tape_.num_gradients(x); num_accumulated > 0 && num_accumulated <= kMostAddends) {
+    neighbours.problem.addends = num_accumulated;
+    if (!serves<groupnorm::Backward>(neighbours.problem)) return {.problem = plain};
     const std::vector<ValueId> addends = tape_.take_gradients(x);
-    also.addend = addends.front();
-    if (so_far > 1) also.addend2 = addends.back();
-  } else if (so_far == 0 && rows != rows_added_.end()) {
-    also.problem.embedding = rows->second.pitch;
-    also.problem.first = rows->second.first;
-    if (!serves<groupnorm::Backward>(also.problem)) return {.problem = plain};
-    also.de = rows->second.dy;
+    neighbours.addend = addends.front();
+    if (num_accumulated > 1) neighbours.addend2 = addends.back();
+  } else if (num_accumulated == 0 && rows != rows_added_.end()) {
+    neighbours.problem.embedding = rows->second.pitch;
+    neighbours.problem.first = rows->second.first;
+    if (!serves<groupnorm::Backward>(neighbours.problem)) return {.problem = plain};
+    neighbours.de = rows->second.dy;
     rows->second.summed_in = dx;
   }
-  return also;
+  return neighbours;
 }
 
 ValueId Layers::attention(const std::string& name, ValueId qkv, int head_size) {

@@ -134,23 +134,23 @@ class Layers {
   };
 
   // Addends fused into a convolution's epilogue.
-  struct Added {
+  struct Epilogue {
     ValueId e = kNoValue, de = kNoValue;  // rows of a group, and their gradient
     int pitch = 0, first = 0;
     ValueId residual = kNoValue;
-    bool sums_bias = false;  // the bias gradient is computed from the rows' gradient
+    bool accumulates_bias_gradient = false;  // the bias gradient is computed from the rows' gradient
   };
 
   // y = x w^T + bias over all rows or pixels of x.
   static gemm::Problem product_of(const Value& x, const Value& y, Dtype dtype);
-  conv3x3::Problem problem_of_conv(ValueId x, int out, const Added& added) const;
+  conv3x3::Problem problem_of_conv(ValueId x, int out, const Epilogue& epilogue) const;
   conv1d::Problem problem_of_conv1d(const Input& in, const Parameter& weight, ValueId residual) const;
   ValueId append_conv1d(const std::string& name, conv1d::Problem problem, ValueId x, ValueId w, ValueId bias,
                         ValueId residual);
-  ValueId append_conv3x3(const std::string& name, ValueId x, int out, const Added& added, const Region* result);
-  Added rows_of(const std::string& group, const std::string& layer) const;
-  bool sums_bias(const std::string& conv, const std::string& group, const Added& rows) const;
-  void on_backward_of_rows(const std::string& name, ValueId y, const Added& rows);
+  ValueId append_conv3x3(const std::string& name, ValueId x, int out, const Epilogue& epilogue, const Region* result);
+  Epilogue rows_of(const std::string& group, const std::string& layer) const;
+  bool accumulates_bias_gradient(const std::string& conv, const std::string& group, const Epilogue& rows) const;
+  void on_backward_of_rows(const std::string& name, ValueId y, const Epilogue& rows);
 
   ValueId output(const std::string& name, Dtype dtype, std::vector<std::int64_t> shape, const Region* region = nullptr);
   ValueId parameter(const std::string& name);  // a matrix in the model's dtype, a vector or fp32 matrix in fp32

@@ -17,10 +17,10 @@
 #include "io/npy.h"
 #include "io/safetensors.h"
 #include "io/text_file.h"
-#include "policy/denoising_steps.h"
 #include "policy/latency.h"
 #include "policy/policy.h"
 #include "policy/policy_file.h"
+#include "policy/sampling_schedule.h"
 #include "runtime/chosen_versions.h"
 
 namespace ladder::denoise {
@@ -81,7 +81,7 @@ struct GivenNoise {
   std::vector<float> initial, steps;
 };
 
-GivenNoise given_noise(const Options& o, int samples, const nn::Unet1dConfig& network, const DenoisingSteps& steps) {
+GivenNoise given_noise(const Options& o, int samples, const nn::Unet1dConfig& network, const SamplingSchedule& steps) {
   const io::SafetensorsFile file(o.noise);
   const auto read = [&](const char* name, const io::Shape& shape) {
     const io::StoredTensor* const tensor = file.find(name);
@@ -103,7 +103,7 @@ GivenNoise given_noise(const Options& o, int samples, const nn::Unet1dConfig& ne
   return noise;
 }
 
-void time_answers(const Options& o, const PolicyFile& file, const DenoisingSteps& steps, int samples, Policy& policy,
+void time_answers(const Options& o, const PolicyFile& file, const SamplingSchedule& steps, int samples, Policy& policy,
                   const std::vector<float>& observed) {
   const std::size_t actions = std::size_t{1} * samples * file.network.horizon * file.network.action_dim;
   std::int64_t number = 0;
@@ -143,7 +143,7 @@ int denoise(const Options& o) {
   if (o.eta > 0 && scheduler.kind == diffusion::SchedulerKind::ddpm) {
     throw UsageError("--eta is ddim's: --scheduler ddim");
   }
-  DenoisingSteps steps(scheduler, o.steps);
+  SamplingSchedule steps(scheduler, o.steps);
   const std::vector<float> observed = observations(o, file.network.observation);
   if (o.observation.empty()) file.observation = {};  // random observations are already normalised
   const int samples = static_cast<int>(observed.size()) / file.network.observation;

@@ -16,7 +16,7 @@ namespace ladder::denoise {
 namespace {
 
 // Returns the problem of policy/step. Throws UsageError where policy/step does not support the network.
-policy::Problem problem_of(const nn::Unet1dConfig& config, const DenoisingSteps& steps, Dtype dtype, int samples) {
+policy::Problem problem_of(const nn::Unet1dConfig& config, const SamplingSchedule& steps, Dtype dtype, int samples) {
   if (!config.scale) throw UsageError("a condition that shifts channels and does not scale them");
   if (config.levels() > policy::kMaxLevels) throw UsageError(fmt::format("more than {} levels", policy::kMaxLevels));
   // nn::Parameters pads each layer's FiLM rows to kAlignment elements; policy/step has no padding. A width that is a
@@ -134,7 +134,7 @@ StepChoice StepChoice::refused(const std::string& why) const {
   return {.one_kernel = {}, .version = {}, .reason = fmt::format("policy/step {} cannot: {}", version, why)};
 }
 
-StepChoice choose_step(const nn::Unet1dConfig& config, const DenoisingSteps& steps, Dtype dtype, int samples,
+StepChoice choose_step(const nn::Unet1dConfig& config, const SamplingSchedule& steps, Dtype dtype, int samples,
                        const Promotions& promotions) {
   StepChoice choice;
   try {

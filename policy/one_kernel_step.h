@@ -8,7 +8,7 @@
 #include "dev/policy/policy.h"
 #include "nn/models/unet1d_config.h"
 #include "nn/models/unet1d_weights.h"
-#include "policy/denoising_steps.h"
+#include "policy/sampling_schedule.h"
 #include "runtime/promoted.h"
 #include "runtime/region.h"
 #include "runtime/tape.h"
@@ -29,7 +29,7 @@ struct StepChoice {
 // Chooses policy/step where --use names a version that can run the problem, or, without --use, where a recorded version
 // can. For several observations the record must be of the same number: versions may process them one by one, operations
 // process all at once.
-StepChoice choose_step(const nn::Unet1dConfig& config, const DenoisingSteps& steps, Dtype dtype, int samples,
+StepChoice choose_step(const nn::Unet1dConfig& config, const SamplingSchedule& steps, Dtype dtype, int samples,
                        const Promotions& promotions);
 
 class OneKernelStep {

@@ -44,7 +44,7 @@ void check_finite(std::span<const float> values, std::size_t each, const char* w
 
 struct Policy::Impl {
   // Throws Failure if a kernel cannot run on this device.
-  Impl(const PolicyOptions& policy_options, const PolicyFile& file, const DenoisingSteps& denoising,
+  Impl(const PolicyOptions& policy_options, const PolicyFile& file, const SamplingSchedule& denoising,
        const Promotions& promotions, StepChoice step_choice)
       : choice(std::move(step_choice)),
         options(policy_options),
@@ -283,7 +283,7 @@ struct Policy::Impl {
   PolicyOptions options;
   nn::Unet1dConfig config;
   Normalizer observation, action;
-  DenoisingSteps steps;
+  SamplingSchedule steps;
   nn::Unet1d model;
   nn::Parameters parameters;
   OwnedRegion weights;
@@ -305,7 +305,7 @@ struct Policy::Impl {
   std::optional<Graph> graph;
 };
 
-Policy::Policy(const PolicyOptions& options, const PolicyFile& file, const DenoisingSteps& steps,
+Policy::Policy(const PolicyOptions& options, const PolicyFile& file, const SamplingSchedule& steps,
                const Promotions& promotions) {
   const auto made = [&](const StepChoice& choice) {
     return std::make_unique<Impl>(options, file, steps, promotions, choice);

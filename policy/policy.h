@@ -12,8 +12,8 @@
 #include "core/stream.h"
 #include "nn/models/unet1d_config.h"
 #include "nn/models/unet1d_weights.h"
-#include "policy/denoising_steps.h"
 #include "policy/policy_file.h"
+#include "policy/sampling_schedule.h"
 #include "runtime/program.h"
 #include "runtime/promoted.h"
 
@@ -33,7 +33,7 @@ class Policy {
  public:
   // Packs the weights, computes the FiLM table of the time steps and prepares the graph. `promotions` must outlive the
   // policy.
-  Policy(const PolicyOptions& options, const PolicyFile& file, const DenoisingSteps& steps,
+  Policy(const PolicyOptions& options, const PolicyFile& file, const SamplingSchedule& steps,
          const Promotions& promotions);
   ~Policy();
 

@@ -20,7 +20,7 @@ struct Placement {
 };
 
 // A value that an operation beside the others touches is kept while any of these may run at the same time.
-Placement placement(const Tape& tape, const std::vector<Turn>& turns) {
+Placement placement(const Tape& tape, const std::vector<StreamSlot>& slots) {
   constexpr int kNever = -1;
   std::vector<Lifetime> uses(tape.values().size(), {.first = kNever, .last = kNever});
   const auto& operations = tape.operations();
@@ -35,10 +35,10 @@ Placement placement(const Tape& tape, const std::vector<Turn>& turns) {
         if (spec.role != Role::output) {
           throw Failure(operation.name + " reads " + tape[id].name + " before anything has written it");
         }
-        use.first = turns[i].first;
+        use.first = slots[i].first;
       }
-      use.first = std::min(use.first, turns[i].first);
-      use.last = std::max(use.last, turns[i].last);
+      use.first = std::min(use.first, slots[i].first);
+      use.last = std::max(use.last, slots[i].last);
     }
   }
   Placement placed;
@@ -56,19 +56,19 @@ Placement placement(const Tape& tape, const std::vector<Turn>& turns) {
 
 Program::Program(Tape tape, const Promotions& promotions, bool branches)
     : tape_(std::move(tape)),
-      turns_(plan_turns(tape_, branches)),
-      arena_("arena", placement(tape_, turns_).plan.bytes),
-      ended_(turns_.size()) {
+      slots_(plan_streams(tape_, branches)),
+      arena_("arena", placement(tape_, slots_).plan.bytes),
+      ended_(slots_.size()) {
   place();
   bind(promotions);
-  for (const Turn& turn : turns_) {
-    if (turn.beside && !beside_) beside_.emplace();
-    if (turn.waits_for >= 0 && !ended_[turn.waits_for]) ended_[turn.waits_for] = std::make_unique<Event>();
+  for (const StreamSlot& slot : slots_) {
+    if (slot.side_stream && !side_stream_) side_stream_.emplace();
+    if (slot.waits_for >= 0 && !ended_[slot.waits_for]) ended_[slot.waits_for] = std::make_unique<Event>();
   }
 }
 
 void Program::place() {
-  const Placement placed = placement(tape_, turns_);
+  const Placement placed = placement(tape_, slots_);
   addresses_.resize(tape_.values().size(), nullptr);
   given_up_.resize(tape_.operations().size());
   for (std::size_t i = 0; i < placed.values.size(); ++i) {
@@ -90,17 +90,17 @@ void Program::place() {
 void Program::bind(const Promotions& promotions) {
   std::vector<Kernel> kernels;
   std::array<std::size_t, 2> shared_bytes = {};
-  for (std::size_t i = 0; i < turns_.size(); ++i) {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
     const Case& problem = tape_.operations()[i].problem;
     choices_.push_back(promotions.choose(problem));
     kernels.push_back(plan(*choices_.back().version, problem));
-    std::size_t& bytes = shared_bytes[turns_[i].beside ? 1 : 0];
+    std::size_t& bytes = shared_bytes[slots_[i].side_stream ? 1 : 0];
     if (!kernels.back().private_workspace) bytes = std::max(bytes, kernels.back().workspace_bytes);
   }
   for (int i : {0, 1}) shared_workspaces_[i] = std::make_unique<OwnedRegion>("workspace", shared_bytes[i]);
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const Operation& operation = tape_.operations()[i];
-    void* workspace = shared_workspaces_[turns_[i].beside ? 1 : 0]->base;
+    void* workspace = shared_workspaces_[slots_[i].side_stream ? 1 : 0]->base;
     if (kernels[i].private_workspace) {
       private_workspaces_.push_back(std::make_unique<OwnedRegion>(operation.name, kernels[i].workspace_bytes));
       workspace = private_workspaces_.back()->base;
@@ -113,17 +113,17 @@ void Program::bind(const Promotions& promotions) {
 }
 
 void Program::enqueue_first(std::size_t count, Stream stream, const std::function<void(std::size_t)>& after) const {
-  if (beside_) begun_.record(stream);
+  if (side_stream_) begun_.record(stream);
   for (std::size_t i = 0; i < count; ++i) {
-    const Turn& turn = turns_[i];
-    const Stream on = turn.beside ? Stream(*beside_) : stream;
-    if (turn.waits_for != kNothing) (turn.waits_for == kBegin ? begun_ : *ended_[turn.waits_for]).hold_back(on);
+    const StreamSlot& slot = slots_[i];
+    const Stream on = slot.side_stream ? Stream(*side_stream_) : stream;
+    if (slot.waits_for != kNothing) (slot.waits_for == kBegin ? begun_ : *ended_[slot.waits_for]).hold_back(on);
     enqueue(i, on);
     if (ended_[i]) ended_[i]->record(on);
     if (after) after(i);
   }
-  if (!beside_) return;
-  joined_.record(*beside_);
+  if (!side_stream_) return;
+  joined_.record(*side_stream_);
   joined_.hold_back(stream);
 }
 

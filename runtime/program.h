@@ -13,18 +13,18 @@
 #include "core/kernel.h"
 #include "core/stream.h"
 #include "runtime/promoted.h"
+#include "runtime/stream_schedule.h"
 #include "runtime/tape.h"
-#include "runtime/turns.h"
 
 namespace ladder {
 
 class Program {
  public:
   // Prepare a tape. Throws Failure if no version runs an operation here. The regions of the tape's values must outlive
-  // the program. With `branches`, operations marked `beside` run on a side stream, which the program owns.
+  // the program. With `branches`, operations marked `side_stream` run on a side stream, which the program owns.
   Program(Tape tape, const Promotions& promotions, bool branches = true);
 
-  // Enqueue all operations in the order of the tape, those marked `beside` on the side stream; after(operation) is
+  // Enqueue all operations in the order of the tape, those marked `side_stream` on the side stream; after(operation) is
   // called after each is enqueued.
   void enqueue(Stream stream, const std::function<void(std::size_t)>& after = {}) const {
     enqueue_first(launches_.size(), stream, after);
@@ -46,7 +46,7 @@ class Program {
   // Device address of a value. A value in the arena keeps what was written to it only while operations read it.
   void* address(ValueId id) const { return addresses_[id]; }
   void* workspace(std::size_t operation) const { return workspaces_[operation]; }
-  const std::vector<Turn>& turns() const { return turns_; }  // by operation
+  const std::vector<StreamSlot>& slots() const { return slots_; }  // by operation
 
  private:
   struct Range {
@@ -58,7 +58,7 @@ class Program {
   void bind(const Promotions& promotions);
 
   Tape tape_;
-  std::vector<Turn> turns_;
+  std::vector<StreamSlot> slots_;
   OwnedRegion arena_;
   std::vector<std::unique_ptr<OwnedRegion>> in_parts_;  // values that several operations write parts of
   // Workspaces shared by all kernels without a private one: [0] on the main stream, [1] on the side stream.
@@ -69,7 +69,7 @@ class Program {
   std::vector<std::vector<Range>> given_up_;  // by operation: arena ranges that nobody reads after it
   std::vector<VersionChoice> choices_;        // by operation
   std::vector<BoundLaunch> launches_;         // by operation
-  std::optional<OwnedStream> beside_;         // side stream, if any operation runs there
+  std::optional<OwnedStream> side_stream_;    // side stream, if any operation runs there
   mutable Event begun_;
   std::vector<std::unique_ptr<Event>> ended_;  // by operation; null if the other stream does not wait for it
   mutable Event joined_;

@@ -35,7 +35,7 @@ ValueId Tape::value_in_parts(std::string name, Dtype dtype, std::vector<std::int
 
 void Tape::run(const std::string& name, Case problem, Tensors tensors) {
   const std::string what = fmt::format("{}: {} '{}'", name, problem.pass->path(), problem.text);
-  Operation operation{.name = name, .problem = std::move(problem), .values = {}, .beside = beside_};
+  Operation operation{.name = name, .problem = std::move(problem), .values = {}, .side_stream = side_stream_};
   std::size_t used = 0;
   for (const TensorSpec& spec : operation.problem.tensors) {
     ValueId id = kNoValue;
@@ -96,10 +96,10 @@ void Tape::backward() {
   while (!backward_.empty()) {
     const Step step = std::move(backward_.back());
     backward_.pop_back();
-    beside_ = step.beside;
+    side_stream_ = step.side_stream;
     step.append();
   }
-  beside_ = false;
+  side_stream_ = false;
 }
 
 double Tape::flops() const {

@@ -44,7 +44,7 @@ struct Operation {
   std::string name;  // the layer's: "input_blocks.1.0.in_layers.2"
   Case problem;
   std::vector<ValueId> values;  // in the order of problem.tensors
-  bool beside = false;          // may run on the side stream, at the same time as others
+  bool side_stream = false;     // may run on the side stream, at the same time as others
 };
 
 class Tape {
@@ -70,9 +70,9 @@ class Tape {
   // Append an operation that may run beside all others that share no value with it.
   template <class P>
   void run_beside(const std::string& name, const typename P::Problem& problem, Tensors tensors) {
-    const bool before = std::exchange(beside_, true);
+    const bool before = std::exchange(side_stream_, true);
     run<P>(name, problem, tensors);
-    beside_ = before;
+    side_stream_ = before;
   }
 
   // Appends an operation y = a + b. The three values have one shape and one dtype.
@@ -90,12 +90,12 @@ class Tape {
   std::vector<ValueId> take_gradients(ValueId of);
 
   // Register `step`, which appends gradient operations when backward() reaches it.
-  void on_backward(std::function<void()> step) { backward_.push_back({std::move(step), beside_}); }
+  void on_backward(std::function<void()> step) { backward_.push_back({std::move(step), side_stream_}); }
   void backward();
 
   // Let operations that are appended from now on, and those that their gradients add, run beside all others that share
   // no value with them: for chains of small operations.
-  void set_beside(bool on) { beside_ = on; }
+  void set_beside(bool on) { side_stream_ = on; }
 
   const std::vector<Value>& values() const { return values_; }
   const std::vector<Operation>& operations() const { return operations_; }
@@ -109,10 +109,10 @@ class Tape {
   std::vector<std::vector<ValueId>> gradients_;  // by value: the summands
   struct Step {
     std::function<void()> append;
-    bool beside;
+    bool side_stream;
   };
   std::vector<Step> backward_;
-  bool beside_ = false;
+  bool side_stream_ = false;
 };
 
 }  // namespace ladder

@@ -25,16 +25,16 @@ inline bool touch_the_same(const Program& program, int a, int b) {
   return program.workspace(a) == program.workspace(b);
 }
 
-// Returns "a and b" for each such pair, given `turns`, which a test may have spoiled, and the addresses of `program`.
-inline std::vector<std::string> unordered_pairs(const Program& program, const std::vector<Turn>& turns) {
-  const int count = static_cast<int>(turns.size());
+// Returns "a and b" for each such pair, given `slots`, which a test may have spoiled, and the addresses of `program`.
+inline std::vector<std::string> unordered_pairs(const Program& program, const std::vector<StreamSlot>& slots) {
+  const int count = static_cast<int>(slots.size());
   // ended[i][j]: operation j has ended before operation i begins.
   std::vector<std::vector<bool>> ended(count, std::vector<bool>(count, false));
   int newest[2] = {kNothing, kNothing};  // newest operation of each stream
   std::vector<std::string> found;
   for (int i = 0; i < count; ++i) {
-    int& in_front = newest[turns[i].beside ? 1 : 0];
-    for (const int before : {in_front, turns[i].waits_for}) {
+    int& in_front = newest[slots[i].side_stream ? 1 : 0];
+    for (const int before : {in_front, slots[i].waits_for}) {
       if (before < 0) continue;
       for (int j = 0; j <= before; ++j) ended[i][j] = ended[i][j] || ended[before][j] || j == before;
     }

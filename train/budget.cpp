@@ -47,7 +47,7 @@ Json json_of(const StepTimes::Timed& timed) {
                {"problem", problem.text},
                {"version", timed.choice->version->label()},
                {"why", timed.choice->reason},
-               {"beside", timed.operation->beside},
+               {"beside", timed.operation->side_stream},
                {"lower_bound_us", timed.runs * bound_us(problem, 1, 1)},
                {"realistic_us", timed.runs * bound_us(problem, kArithmeticReached, kMemoryReached)}});
   return json;

@@ -18,7 +18,7 @@ std::int32_t HeldOut::time_step(std::size_t i, std::size_t count) {
 }
 
 struct HeldOut::Impl {
-  Impl(const DenoisingOptions& options, std::vector<std::int32_t> held_out, const nn::Model& model,
+  Impl(const EpsilonOptions& options, std::vector<std::int32_t> held_out, const nn::Model& model,
        const nn::Binding& binding, const Region& pixels, const Promotions& promotions)
       : images(std::move(held_out)),
         objective({.dtype = options.dtype,
@@ -40,7 +40,7 @@ struct HeldOut::Impl {
     const auto n = static_cast<std::size_t>(objective.batch());
     double sum = 0;
     for (std::size_t first = 0; first < images.size(); first += n) {
-      DenoisingInputs batch{.seed = kNoiseSeed, .offset = static_cast<std::int64_t>(first)};
+      EpsilonInputs batch{.seed = kNoiseSeed, .offset = static_cast<std::int64_t>(first)};
       for (std::size_t i = 0; i < n; ++i) {  // the last batch is filled up with images that do not count
         const std::size_t at = std::min(first + i, images.size() - 1);
         batch.index.push_back(images[at]);
@@ -58,13 +58,13 @@ struct HeldOut::Impl {
   }
 
   std::vector<std::int32_t> images;
-  Denoising objective;
+  EpsilonObjective objective;
   OwnedRegion inputs, losses;
   std::unique_ptr<Program> program;
   OwnedStream queue;
 };
 
-HeldOut::HeldOut(const DenoisingOptions& options, std::vector<std::int32_t> images, const nn::Model& model,
+HeldOut::HeldOut(const EpsilonOptions& options, std::vector<std::int32_t> images, const nn::Model& model,
                  const nn::Binding& binding, const Region& pixels, const Promotions& promotions)
     : impl_(std::make_unique<Impl>(options, std::move(images), model, binding, pixels, promotions)) {}
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/promoted.h"
-#include "train/denoising.h"
+#include "train/epsilon_objective.h"
 
 namespace ladder::train {
 
@@ -15,7 +15,7 @@ class HeldOut {
  public:
   // `images` are the numbers of the held-out images in `pixels`, `options` those of the training's objective. All
   // arguments taken by reference must outlive this object. The binding has no gradients.
-  HeldOut(const DenoisingOptions& options, std::vector<std::int32_t> images, const nn::Model& model,
+  HeldOut(const EpsilonOptions& options, std::vector<std::int32_t> images, const nn::Model& model,
           const nn::Binding& binding, const Region& pixels, const Promotions& promotions);
   ~HeldOut();
 

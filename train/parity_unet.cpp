@@ -168,13 +168,13 @@ int run(int argc, char** argv) {
   state.set(state.average, weights);
   const Promotions promotions = chosen_versions(*dtype, o.use);
   const OwnedRegion no_pixels("pixels", config.model.image_elements());
-  Denoising objective(denoising_options(config, 1), model, no_pixels);
+  EpsilonObjective objective(epsilon_options(config, 1), model, no_pixels);
   Step step({.dtype = *dtype, .clip = o.clip > 0, .graph = false}, objective, parameters, state, promotions);
 
   nlohmann::json losses = nlohmann::json::array();
   for (std::size_t number = 0; number < batches.steps(); ++number) {
     const Batch batch = batches.at(number);
-    DenoisingInputs inputs{.index = std::vector<std::int32_t>(batch.t.size()), .t = batch.t};
+    EpsilonInputs inputs{.index = std::vector<std::int32_t>(batch.t.size()), .t = batch.t};
     objective.set_batch(batch.noised, batch.noise);
     const StepResults results =
         step.run_on_batch({.batch = inputs.bytes(), .hyper = hyper(config, static_cast<std::int64_t>(number) + 1)});

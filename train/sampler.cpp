@@ -15,7 +15,7 @@
 #include "core/error.h"
 #include "core/graph.h"
 #include "runtime/program.h"
-#include "train/denoising.h"
+#include "train/epsilon_objective.h"
 
 namespace ladder::train {
 namespace {

@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "nn/batches.h"
 #include "nn/update.h"
-#include "runtime/turns.h"
+#include "runtime/stream_schedule.h"
 
 namespace ladder::train {
 namespace {
@@ -113,7 +113,7 @@ struct Step::Impl {
                               .promotions = &promotions};
     objective.append_loss(tape, binding, part, losses, loss);
     if (options.batches) tape = nn::with_batches(std::move(tape), promotions);
-    return options.branches ? beside_early(std::move(tape)) : tape;
+    return options.branches ? hoist_side_stream(std::move(tape)) : tape;
   }
 
   // The tape that adds a micro-batch's gradients / parts() to the batch's fp32 gradients. `first`: overwrites these.

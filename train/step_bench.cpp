@@ -37,7 +37,7 @@ StepBench::StepBench(const TrainingConfig& config, const TrainingOptions& option
       state_(parameters_, config.dtype),
       promotions_(chosen_versions(config.dtype, options.use)),
       source_(data_, config.batch, options.device_data_bytes),
-      objective_(denoising_options(config, source_.images()), model_, source_.pixels()) {
+      objective_(epsilon_options(config, source_.images()), model_, source_.pixels()) {
   const std::vector<float> start = parameters_.initial(config.seed);
   state_.set_values(start);
   state_.set(state_.average, start);
@@ -48,7 +48,7 @@ std::unique_ptr<Step> StepBench::step(const Promotions& promotions, const StepOp
 }
 
 std::optional<StepResults> StepBench::submit(Step& step, int number, std::optional<float> lr) {
-  DenoisingInputs inputs = denoising_inputs(config_, number);
+  EpsilonInputs inputs = epsilon_inputs(config_, number);
   std::vector<std::int32_t> batch;
   batch.reserve(static_cast<std::size_t>(config_.batch));
   for (int i = 0; i < config_.batch; ++i) {

@@ -42,7 +42,7 @@ class StepBench {
   nn::State state_;
   Promotions promotions_;
   ImageSource source_;
-  Denoising objective_;
+  EpsilonObjective objective_;
 };
 
 // Common fields of every record of step times: schema, UTC time, commit, device and training configuration.

@@ -111,7 +111,7 @@ class Training {
     data_.check_digest();
     source_ = std::make_unique<ImageSource>(data_, config_.batch, options_.device_data_bytes);
     begin_state();
-    const DenoisingOptions of_batch = denoising_options(config_, source_->images());
+    const EpsilonOptions of_batch = epsilon_options(config_, source_->images());
     objective_.emplace(of_batch, model_, source_->pixels());
     step_ = std::make_unique<Step>(StepOptions{.dtype = config_.dtype,
                                                .clip = config_.clip > 0,
@@ -252,12 +252,12 @@ class Training {
 
   // Returns the inputs of step `number` except its images. With overfit_batch, every step has the time steps and noise
   // of step 1.
-  DenoisingInputs inputs_of(std::int64_t number) const {
-    return denoising_inputs(config_, config_.overfit_batch ? 1 : number);
+  EpsilonInputs inputs_of(std::int64_t number) const {
+    return epsilon_inputs(config_, config_.overfit_batch ? 1 : number);
   }
 
   void submit(std::int64_t number) {
-    DenoisingInputs batch = inputs_of(number);
+    EpsilonInputs batch = inputs_of(number);
     batch.index = source_->place(batch_of(number), step_->stream());
     const auto results = step_->submit({.batch = batch.bytes(), .hyper = hyper(config_, number)});
     source_->release(step_->stream());
@@ -370,7 +370,7 @@ class Training {
   Order order_;
   std::optional<RunLock> lock_;
   std::unique_ptr<ImageSource> source_;
-  std::optional<Denoising> objective_;
+  std::optional<EpsilonObjective> objective_;
   std::unique_ptr<Step> step_;
   std::unique_ptr<HeldOut> held_out_;
   std::unique_ptr<OwnedRegion> average_copies_;

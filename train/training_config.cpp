@@ -110,8 +110,8 @@ std::int32_t time_step(std::uint64_t seed, std::int64_t step, int i) {
   return static_cast<std::int32_t>((bits >> 32) * diffusion::kTimesteps >> 32);
 }
 
-DenoisingInputs denoising_inputs(const TrainingConfig& config, std::int64_t step) {
-  DenoisingInputs inputs{.seed = static_cast<std::int64_t>(config.seed), .offset = step};
+EpsilonInputs epsilon_inputs(const TrainingConfig& config, std::int64_t step) {
+  EpsilonInputs inputs{.seed = static_cast<std::int64_t>(config.seed), .offset = step};
   for (int i = 0; i < config.batch; ++i) inputs.t.push_back(time_step(config.seed, step, i));
   return inputs;
 }
@@ -127,7 +127,7 @@ optimizer::Hyper hyper(const TrainingConfig& config, std::int64_t step) {
           .max_norm = static_cast<float>(config.clip)};
 }
 
-DenoisingOptions denoising_options(const TrainingConfig& config, int images) {
+EpsilonOptions epsilon_options(const TrainingConfig& config, int images) {
   return {.dtype = config.dtype,
           .batch = config.batch,
           .micro_batches = config.micro_batches,

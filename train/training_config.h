@@ -9,7 +9,7 @@
 
 #include "dev/optimizer/optimizer.h"
 #include "nn/models/unet2d_config.h"
-#include "train/denoising.h"
+#include "train/epsilon_objective.h"
 
 namespace ladder::train {
 
@@ -51,10 +51,10 @@ double ema_rate(const TrainingConfig& config, std::int64_t step);
 std::int32_t time_step(std::uint64_t seed, std::int64_t step, int i);
 
 // Inputs of step `step`: the batch except its images, and the hyperparameters of the update.
-DenoisingInputs denoising_inputs(const TrainingConfig& config, std::int64_t step);
+EpsilonInputs epsilon_inputs(const TrainingConfig& config, std::int64_t step);
 optimizer::Hyper hyper(const TrainingConfig& config, std::int64_t step);
 
 // Options of a training's objective, for a data set of `images` images on the device.
-DenoisingOptions denoising_options(const TrainingConfig& config, int images);
+EpsilonOptions epsilon_options(const TrainingConfig& config, int images);
 
 }  // namespace ladder::train

@@ -17,11 +17,11 @@
 namespace ladder::python {
 namespace {
 
-using denoise::DenoisingSteps;
 using denoise::PolicyFile;
+using denoise::SamplingSchedule;
 using nlohmann::json;
 
-DenoisingSteps steps_of(PolicyFile& file, const json& question) {
+SamplingSchedule steps_of(PolicyFile& file, const json& question) {
   diffusion::SchedulerConfig scheduler = denoise::scheduler_of(question.at("scheduler"), "", file.notes);
   scheduler.eta = question.at("eta").get<double>();
   const bool is_ddpm = scheduler.kind == diffusion::SchedulerKind::ddpm;
@@ -90,7 +90,7 @@ struct Prepared {
   Dtype dtype;
   Promotions promotions;
   PolicyFile file;
-  DenoisingSteps steps;
+  SamplingSchedule steps;
   denoise::Policy policy;
 };
 

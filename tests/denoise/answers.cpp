@@ -49,7 +49,7 @@ PolicyFile small_policy(std::vector<int> dims) {
   return file;
 }
 
-DenoisingSteps steps(const PolicyFile& file, const char* kind = "ddpm", int count = 3) {
+SamplingSchedule steps(const PolicyFile& file, const char* kind = "ddpm", int count = 3) {
   std::vector<std::string> notes;
   return {scheduler_of(file.scheduler, kind, notes), count};
 }
@@ -104,7 +104,7 @@ TEST_P(Answers, HaveNoiseThatNoOtherAnswerHas) {
   std::set<float> distinct;
   std::size_t count = 0;
   for (int shown = -1; shown < 3; ++shown) {
-    DenoisingSteps table = steps(file_);
+    SamplingSchedule table = steps(file_);
     for (int i = 0; i < 3; ++i) {
       table.rows[i] = i == shown ? diffusion::Step{.clip = 1, .sigma = 1} : diffusion::Step{.clip = 1, .x_weight = 1};
     }
@@ -119,7 +119,7 @@ TEST_P(Answers, HaveNoiseThatNoOtherAnswerHas) {
 }
 
 TEST_P(Answers, OfThreeObservationsAreThreeAnswers) {
-  const DenoisingSteps three = steps(file_);
+  const SamplingSchedule three = steps(file_);
   const std::size_t each = 16 * 2;
   const Floats initial = made(3 * each, 1), noise = made(3 * 3 * each, 2), observations = observation(3, 3);
   Policy together({.samples = 3, .given_noise = true}, file_, three, promotions_);
@@ -188,7 +188,7 @@ TEST_P(Networks, PredictWhatTheReferenceDoes) {
   PolicyFile file = tiny_policy();
   file.network = GetParam().config;
   file.weights = nn::made_up_weights(file.network);
-  DenoisingSteps one = steps(file, "ddim", 2);
+  SamplingSchedule one = steps(file, "ddim", 2);
   one.first_only();
   one.rows[0] = {.pred_scale = 0, .x0_scale = 1, .clip = INFINITY, .pred_weight = 1};
   const std::size_t each = std::size_t{1} * file.network.horizon * file.network.action_dim;

@@ -11,9 +11,9 @@
 
 #include "core/error.h"
 #include "io/safetensors.h"
-#include "policy/denoising_steps.h"
 #include "policy/policy_file.h"
 #include "policy/policy_names.h"
+#include "policy/sampling_schedule.h"
 #include "tests/files.h"
 
 namespace ladder::denoise {
@@ -342,7 +342,7 @@ TEST(Schedulers, StepsThatDrawNoise) {
     std::vector<std::string> notes;
     diffusion::SchedulerConfig config = scheduler_of(json::object(), kind, notes);
     config.eta = eta;
-    return DenoisingSteps(config, std::move(visited)).num_drawn();
+    return SamplingSchedule(config, std::move(visited)).num_drawn();
   };
   EXPECT_EQ(drawn("ddpm", 0, {99, 50, 0}), 2);
   EXPECT_EQ(drawn("ddpm", 0, {99, 50, 1}), 3);
@@ -355,7 +355,7 @@ TEST(Schedulers, StepsThatDrawNoise) {
 TEST(Schedulers, WhatCannotBeIsRefused) {
   const auto made = [](const json& fields, std::optional<int> count = {}) {
     std::vector<std::string> notes;
-    return DenoisingSteps(scheduler_of(fields, "", notes), count);
+    return SamplingSchedule(scheduler_of(fields, "", notes), count);
   };
   EXPECT_EQ(made(json::object()).str(), "100 ddpm steps of 100");
   EXPECT_EQ(made({{"_class_name", "DDIMScheduler"}}, 16).str(), "16 ddim steps of 100");

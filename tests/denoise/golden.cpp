@@ -63,13 +63,13 @@ TEST_P(Trajectory, EndsWhereFloat64Does) {
   const auto count = static_cast<int>(run["t"].size());
   const PolicyFile tiny = tiny_policy();
   std::vector<std::string> notes;
-  DenoisingSteps steps(scheduler_of(tiny.scheduler, scheduler, notes), count);
+  SamplingSchedule steps(scheduler_of(tiny.scheduler, scheduler, notes), count);
   EXPECT_EQ(json(steps.timesteps), run["t"]);
   const Promotions promotions = chosen_versions(Dtype::f32, "policy/step=" + kind_of_step);
   const auto floats = [](const std::vector<double>& values) {
     return std::vector<float>(values.begin(), values.end());
   };
-  const auto answer = [&](const DenoisingSteps& some) {
+  const auto answer = [&](const SamplingSchedule& some) {
     Policy policy({.samples = 3, .given_noise = true}, tiny, some, promotions);
     const std::vector<double> noise = flat(told["noise"]);
     const std::size_t each = noise.size() / told["noise"].size();

@@ -51,7 +51,7 @@ class OneKernel : public test::NeedsDevice {
     file_.weights = nn::made_up_weights(file_.network);
   }
 
-  DenoisingSteps steps() const {
+  SamplingSchedule steps() const {
     std::vector<std::string> notes;
     return {scheduler_of(file_.scheduler, "ddpm", notes), 2};
   }

@@ -89,7 +89,7 @@ class Alone {
   StepResults run(const fs::path& file, std::int64_t number) {
     state_.set_values(read_weights(file, parameters_));
     Order order(config_.seed, data_.num_training(), config_.flip);
-    DenoisingInputs inputs{
+    EpsilonInputs inputs{
         .t = times_of(config_, number), .seed = static_cast<std::int64_t>(config_.seed), .offset = number};
     for (std::int64_t p = (number - 1) * config_.batch; p < number * config_.batch; ++p) {
       const auto image = static_cast<std::int32_t>(order.at(p));
@@ -118,7 +118,7 @@ class Alone {
   nn::State state_;
   ImageSource source_;
   Promotions promotions_;
-  Denoising objective_;
+  EpsilonObjective objective_;
   Step step_;
 };
 

@@ -118,7 +118,7 @@ TEST(TrainGolden, LossPredictionAndGradientsArePyTorchs) {
   const int n = net.config.batch;
   const std::vector<float> noise = image(1001, 2, n, side);
   std::vector<float> noised = image(1000, 1, n, side);
-  DenoisingInputs inputs = net.batch();
+  EpsilonInputs inputs = net.batch();
   inputs.t = golden()["t"].get<std::vector<std::int32_t>>();
   const auto schedule = diffusion::make_schedule(diffusion::Betas::linear);
   for (std::size_t i = 0; i < noised.size(); ++i) {

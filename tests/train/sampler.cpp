@@ -264,7 +264,7 @@ TEST_F(HeldOutLoss, IsTheMeanOverItsImagesAndChangesNothing) {
                             .weights = net.state.weights(),
                             .dtype = net.config.dtype,
                             .promotions = &net.promotions};
-  HeldOut held_out(denoising_options(net.config, Tiny::kImages), {3, 1, 2}, net.model, binding, net.pixels,
+  HeldOut held_out(epsilon_options(net.config, Tiny::kImages), {3, 1, 2}, net.model, binding, net.pixels,
                    net.promotions);
   const std::vector<float> weights = net.state.get(net.state.values), moments = net.state.get(net.state.first_moments);
   const double loss = held_out.loss();
@@ -276,7 +276,7 @@ TEST_F(HeldOutLoss, IsTheMeanOverItsImagesAndChangesNothing) {
   still.lr = 0;
   double sum = 0;
   for (const int first : {0, 2}) {
-    DenoisingInputs batch{.seed = 0x68656c64, .offset = first};
+    EpsilonInputs batch{.seed = 0x68656c64, .offset = first};
     batch.index = first == 0 ? std::vector<std::int32_t>{3, 1} : std::vector<std::int32_t>{2, 2};
     batch.t = first == 0 ? std::vector<std::int32_t>{166, 500} : std::vector<std::int32_t>{833, 833};
     net.step->submit({.batch = batch.bytes(), .hyper = still});

@@ -104,16 +104,16 @@ TEST_P(TrainStep, BranchesHaveTheBitsOfOneLine) {
   in_line.step = std::make_unique<Step>(StepOptions{.dtype = GetParam(), .graph = false, .branches = false},
                                         in_line.objective, in_line.parameters, in_line.state, in_line.promotions);
   EXPECT_EQ(outcome(branching, branching.run()), outcome(in_line, in_line.run()));
-  std::set<std::string> beside, at_the_same_time;
+  std::set<std::string> side_stream, at_the_same_time;
   for (const Program* program : branching.step->programs()) {
-    EXPECT_EQ(ladder::test::unordered_pairs(*program, program->turns()), std::vector<std::string>{});
-    for (std::size_t i = 0; i < program->turns().size(); ++i) {
-      const Turn& turn = program->turns()[i];
-      if (!turn.beside) continue;
+    EXPECT_EQ(ladder::test::unordered_pairs(*program, program->slots()), std::vector<std::string>{});
+    for (std::size_t i = 0; i < program->slots().size(); ++i) {
+      const StreamSlot& slot = program->slots()[i];
+      if (!slot.side_stream) continue;
       const Operation& operation = program->tape().operations()[i];
-      beside.insert(operation.problem.pass->path());
-      const auto meanwhile = std::span(program->turns()).subspan(turn.first, turn.last - turn.first + 1);
-      if (std::ranges::count(meanwhile, false, &Turn::beside) >= 2) {
+      side_stream.insert(operation.problem.pass->path());
+      const auto meanwhile = std::span(program->slots()).subspan(slot.first, slot.last - slot.first + 1);
+      if (std::ranges::count(meanwhile, false, &StreamSlot::side_stream) >= 2) {
         at_the_same_time.insert(operation.problem.pass->path());
       }
     }
@@ -121,7 +121,7 @@ TEST_P(TrainStep, BranchesHaveTheBitsOfOneLine) {
   std::set<std::string> expected = {"conv3x3/wgrad", "embedding/timestep", "gemm/dgrad",   "gemm/fprop",
                                     "gemm/wgrad",    "silu/backward",      "silu/forward", "add/embedding_backward"};
   if (GetParam() == Dtype::bf16) expected.insert({"conv3x3/wgrad_batch", "gemm/wgrad_batch"});
-  EXPECT_EQ(beside, expected);
+  EXPECT_EQ(side_stream, expected);
   EXPECT_EQ(at_the_same_time, expected);
 }
 
@@ -284,7 +284,7 @@ TEST_P(TrainStepOnce, ALaunchThatFailsIsReported) {
     GTEST_SKIP() << "a process whose kernel has failed can use no GPU any more";
   for (const bool graph : {false, true}) {
     Tiny net(GetParam(), 1, graph);
-    DenoisingInputs batch = net.batch();
+    EpsilonInputs batch = net.batch();
     batch.index[0] = 1 << 20;
     const std::string message = ladder::test::message_of<Failure>([&] {
       net.step->submit({.batch = batch.bytes(), .hyper = hyper(net.config, 1)});

@@ -28,7 +28,7 @@ class Tiny {
         state(parameters, dtype),
         pixels("pixels", kImages * config.model.image_elements()),
         promotions(Promotions::for_device(backend::device().slug)),
-        objective(denoising_options(config, kImages), model, pixels) {
+        objective(epsilon_options(config, kImages), model, pixels) {
     config.learning_rate = 1e-3;
     std::vector<unsigned char> bytes(pixels.bytes);
     for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<unsigned char>(i * 2654435761u >> 24);
@@ -57,8 +57,8 @@ class Tiny {
   }
 
   // Returns a batch of distinct images, one of them mirrored, and distinct time steps.
-  DenoisingInputs batch(std::int64_t number = 1) const {
-    DenoisingInputs in = denoising_inputs(config, number);
+  EpsilonInputs batch(std::int64_t number = 1) const {
+    EpsilonInputs in = epsilon_inputs(config, number);
     in.index = {static_cast<std::int32_t>(number % kImages), -1 - static_cast<std::int32_t>((number + 1) % kImages)};
     in.t = {0, 999};
     if (number > 1)
@@ -80,7 +80,7 @@ class Tiny {
   nn::State state;
   OwnedRegion pixels;
   Promotions promotions;
-  Denoising objective;
+  EpsilonObjective objective;
   std::unique_ptr<Step> step;
 };
 

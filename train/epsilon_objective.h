@@ -13,19 +13,19 @@
 namespace ladder::train {
 
 // Host inputs from which the device makes a batch.
-struct DenoisingInputs {
+struct EpsilonInputs {
   std::vector<std::int32_t> index;  // [batch] image numbers, -1 - number for a mirrored image (diffusion::Batch)
   std::vector<std::int32_t> t;      // [batch] time steps
   std::int64_t seed = 0;            // of the noise
   std::int64_t offset = 0;          // of the noise's Philox stream; differs for every step
 
-  std::vector<std::byte> bytes() const;  // in the layout that Denoising has on the device
+  std::vector<std::byte> bytes() const;  // in the layout that EpsilonObjective has on the device
 };
 
 // The problem of dev/diffusion's passes on `samples` of a model's images.
 diffusion::Problem diffusion_problem(const nn::Model& model, int samples, Dtype dtype);
 
-struct DenoisingOptions {
+struct EpsilonOptions {
   Dtype dtype = Dtype::bf16;  // of the model: bf16, fp32 or tf32
   int batch = 32;
   int micro_batches = 1;  // parts that a batch is cut into
@@ -33,11 +33,11 @@ struct DenoisingOptions {
   int images = 1;  // of the data set on the device
 };
 
-class Denoising : public Objective {
+class EpsilonObjective : public Objective {
  public:
   // `pixels` is [images, sample of the model] uint8 on the device. `model` and `pixels` must outlive this object.
   // Throws UsageError where the batch is not divisible by the number of micro-batches.
-  Denoising(const DenoisingOptions& options, const nn::Model& model, const Region& pixels);
+  EpsilonObjective(const EpsilonOptions& options, const nn::Model& model, const Region& pixels);
 
   int batch() const override { return options_.batch; }
   int part() const override { return options_.batch / options_.micro_batches; }
@@ -60,7 +60,7 @@ class Denoising : public Objective {
   Dtype stored() const { return storage_dtype(options_.dtype); }
   static std::vector<float> decoded(const Region& region, Dtype dtype);
 
-  DenoisingOptions options_;
+  EpsilonOptions options_;
   const nn::Model& model_;
   const Region& pixels_;
   OwnedRegion noised_, noise_, table_, predicted_;

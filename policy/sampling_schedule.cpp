@@ -1,4 +1,4 @@
-#include "policy/denoising_steps.h"
+#include "policy/sampling_schedule.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +14,7 @@ namespace ladder::denoise {
 
 using diffusion::SchedulerKind;
 
-DenoisingSteps::DenoisingSteps(const diffusion::SchedulerConfig& scheduler, std::optional<int> count)
+SamplingSchedule::SamplingSchedule(const diffusion::SchedulerConfig& scheduler, std::optional<int> count)
     : config(scheduler) {
   const int steps = count.value_or(config.num_train_timesteps);
   if (steps < 1 || steps > config.num_train_timesteps) {
@@ -25,19 +25,19 @@ DenoisingSteps::DenoisingSteps(const diffusion::SchedulerConfig& scheduler, std:
   rows = diffusion::scheduler_table(config, timesteps);
 }
 
-DenoisingSteps::DenoisingSteps(const diffusion::SchedulerConfig& scheduler, std::vector<int> visited)
+SamplingSchedule::SamplingSchedule(const diffusion::SchedulerConfig& scheduler, std::vector<int> visited)
     : config(scheduler), timesteps(std::move(visited)) {
   if (timesteps.empty()) throw UsageError("the scheduler's timesteps are empty: at least one is right");
   rows = diffusion::scheduler_table(config, timesteps);
 }
 
-int DenoisingSteps::num_drawn() const {
+int SamplingSchedule::num_drawn() const {
   if (!noisy()) return 0;
   const bool at_last = config.kind == SchedulerKind::ddim || timesteps.back() > 0;
   return static_cast<int>(timesteps.size()) - (at_last ? 0 : 1);
 }
 
-Case DenoisingSteps::case_of(const diffusion::Problem& shape) const {
+Case SamplingSchedule::case_of(const diffusion::Problem& shape) const {
   diffusion::Problem p = shape;
   p.steps = static_cast<int>(rows.size());
   p.cosine = config.beta_schedule == diffusion::Betas::cosine;
@@ -47,7 +47,7 @@ Case DenoisingSteps::case_of(const diffusion::Problem& shape) const {
   return ladder::case_of<diffusion::DdimStep>(p);
 }
 
-std::string DenoisingSteps::str() const {
+std::string SamplingSchedule::str() const {
   return fmt::format("{} {} steps of {}", rows.size(), config.kind == SchedulerKind::ddpm ? "ddpm" : "ddim",
                      config.num_train_timesteps);
 }

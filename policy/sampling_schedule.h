@@ -13,17 +13,17 @@
 
 namespace ladder::denoise {
 
-struct DenoisingSteps {
+struct SamplingSchedule {
   diffusion::SchedulerConfig config;
   std::vector<int> timesteps;
   std::vector<diffusion::Step> rows;  // the scheduler's table
 
   // Takes `count` steps, by default all that the scheduler was trained with. Throws UsageError for more than these or
   // below 1.
-  DenoisingSteps(const diffusion::SchedulerConfig& scheduler, std::optional<int> count);
+  SamplingSchedule(const diffusion::SchedulerConfig& scheduler, std::optional<int> count);
   // Takes the time steps `visited`. Throws UsageError for an empty list or a time step that the scheduler does not
   // have.
-  DenoisingSteps(const diffusion::SchedulerConfig& scheduler, std::vector<int> visited);
+  SamplingSchedule(const diffusion::SchedulerConfig& scheduler, std::vector<int> visited);
 
   void first_only() {  // to list the operations of a single step
     timesteps.resize(1);

@@ -1,4 +1,4 @@
-#include "train/denoising.h"
+#include "train/epsilon_objective.h"
 
 #include <cstring>
 
@@ -10,7 +10,7 @@
 namespace ladder::train {
 namespace {
 
-// Byte offsets of the arrays of DenoisingInputs on the device, each a multiple of 256 bytes.
+// Byte offsets of the arrays of EpsilonInputs on the device, each a multiple of 256 bytes.
 struct Layout {
   explicit Layout(std::size_t batch)
       : t(padded(batch * sizeof(std::int32_t))), philox(2 * t), bytes(philox + padded(3 * sizeof(std::int64_t))) {}
@@ -29,7 +29,7 @@ diffusion::Problem diffusion_problem(const nn::Model& model, int samples, Dtype 
           .dtype = dtype};
 }
 
-std::vector<std::byte> DenoisingInputs::bytes() const {
+std::vector<std::byte> EpsilonInputs::bytes() const {
   LADDER_CHECK(index.size() == t.size());
   const Layout layout(t.size());
   std::vector<std::byte> made(layout.bytes);
@@ -40,7 +40,7 @@ std::vector<std::byte> DenoisingInputs::bytes() const {
   return made;
 }
 
-Denoising::Denoising(const DenoisingOptions& options, const nn::Model& model, const Region& pixels)
+EpsilonObjective::EpsilonObjective(const EpsilonOptions& options, const nn::Model& model, const Region& pixels)
     : options_(options),
       model_(model),
       pixels_(pixels),
@@ -57,10 +57,10 @@ Denoising::Denoising(const DenoisingOptions& options, const nn::Model& model, co
   backend::copy_in(table_.base, rows.data(), table_.bytes);
 }
 
-std::size_t Denoising::input_bytes() const { return Layout(options_.batch).bytes; }
+std::size_t EpsilonObjective::input_bytes() const { return Layout(options_.batch).bytes; }
 
 // Computes x0 from the batch's pixels, then x_t and its noise.
-void Denoising::append_batch(Tape& tape, const Region& inputs) const {
+void EpsilonObjective::append_batch(Tape& tape, const Region& inputs) const {
   const int n = options_.batch;
   const Layout layout(n);
   diffusion::Problem problem = diffusion_problem(model_, n, stored());
@@ -81,15 +81,15 @@ void Denoising::append_batch(Tape& tape, const Region& inputs) const {
                                 {"noise", tape.value("noise", Dtype::f32, model_.shape(n), noise_)}});
 }
 
-std::vector<Rows> Denoising::arrays(const Region& inputs) const {
+std::vector<Rows> EpsilonObjective::arrays(const Region& inputs) const {
   const std::size_t each = model_.elements(1);
   return {{.region = &noised_, .row_bytes = each * size_of(stored())},
           {.region = &noise_, .row_bytes = each * sizeof(float)},
           {.region = &inputs, .offset = Layout(options_.batch).t, .row_bytes = sizeof(std::int32_t)}};
 }
 
-void Denoising::append_loss(Tape& tape, const nn::Binding& binding, const std::vector<Rows>& rows, ValueId losses,
-                            ValueId loss) const {
+void EpsilonObjective::append_loss(Tape& tape, const nn::Binding& binding, const std::vector<Rows>& rows,
+                                   ValueId losses, ValueId loss) const {
   const int n = part();
   const auto value = [&](const char* name, Dtype dtype, std::vector<std::int64_t> extents, const Rows& at) {
     return tape.value(name, dtype, std::move(extents), *at.region, at.offset);
@@ -107,7 +107,7 @@ void Denoising::append_loss(Tape& tape, const nn::Binding& binding, const std::v
   tape.backward();
 }
 
-std::vector<float> Denoising::decoded(const Region& region, Dtype dtype) {
+std::vector<float> EpsilonObjective::decoded(const Region& region, Dtype dtype) {
   std::vector<std::byte> raw(region.bytes);
   backend::copy_out(raw.data(), region.base, region.bytes);
   std::vector<float> values(region.bytes / size_of(dtype));
@@ -115,7 +115,7 @@ std::vector<float> Denoising::decoded(const Region& region, Dtype dtype) {
   return values;
 }
 
-void Denoising::set_batch(const std::vector<float>& noised, const std::vector<float>& noise) {
+void EpsilonObjective::set_batch(const std::vector<float>& noised, const std::vector<float>& noise) {
   nn::copy_rounded(noised, stored(), noised_);
   nn::copy_rounded(noise, Dtype::f32, noise_);
 }

@@ -1,5 +1,5 @@
 // Branches of a tape: the order that dependences require, and no shared memory between operations that may overlap.
-#include "runtime/turns.h"
+#include "runtime/stream_schedule.h"
 
 #include <gtest/gtest.h>
 
@@ -47,29 +47,29 @@ class Branches : public ::testing::Test {
 };
 
 TEST_F(Branches, WaitForWhatTheyTouchAndNoMore) {
-  const std::vector<Turn> turns = plan_turns(tape_, true);
-  EXPECT_EQ(turns[kA].waits_for, kBegin);
-  EXPECT_EQ(turns[kF].waits_for, kB);
-  EXPECT_EQ(turns[kG].waits_for, kD);
-  for (const int other : {kB, kC, kD, kE, kH}) EXPECT_EQ(turns[other].waits_for, kNothing) << other;
-  EXPECT_EQ(turns[kA].first, kA);
-  EXPECT_EQ(turns[kB].last, kE);  // f is the first operation to wait for b
-  EXPECT_EQ(turns[kG].first, kE);
-  EXPECT_EQ(turns[kG].last, kH);  // no operation waits for g before the end
-  for (const Turn& turn : plan_turns(tape_, false)) {
-    EXPECT_FALSE(turn.beside);
-    EXPECT_EQ(turn.waits_for, kNothing);
+  const std::vector<StreamSlot> slots = plan_streams(tape_, true);
+  EXPECT_EQ(slots[kA].waits_for, kBegin);
+  EXPECT_EQ(slots[kF].waits_for, kB);
+  EXPECT_EQ(slots[kG].waits_for, kD);
+  for (const int other : {kB, kC, kD, kE, kH}) EXPECT_EQ(slots[other].waits_for, kNothing) << other;
+  EXPECT_EQ(slots[kA].first, kA);
+  EXPECT_EQ(slots[kB].last, kE);  // f is the first operation to wait for b
+  EXPECT_EQ(slots[kG].first, kE);
+  EXPECT_EQ(slots[kG].last, kH);  // no operation waits for g before the end
+  for (const StreamSlot& slot : plan_streams(tape_, false)) {
+    EXPECT_FALSE(slot.side_stream);
+    EXPECT_EQ(slot.waits_for, kNothing);
   }
 }
 
 // g moves right after d, which it needs; a and b are early enough already.
 TEST_F(Branches, AreEarly) {
-  const Tape early = beside_early(tape_);
+  const Tape early = hoist_side_stream(tape_);
   std::string order;
   for (const Operation& each : early.operations()) order += each.name;
   EXPECT_EQ(order, "abcdgefh");
   const Program program(early, promotions_);
-  EXPECT_EQ(unordered_pairs(program, program.turns()), std::vector<std::string>{});
+  EXPECT_EQ(unordered_pairs(program, program.slots()), std::vector<std::string>{});
 }
 
 // Each side-stream operation holds two values of 40 MiB. The main stream waits for the first of them once a second is
@@ -92,30 +92,30 @@ TEST(Turns, WhatIsHeldHasALimit) {
     sum(x);
     tape.set_beside(false);
   }
-  const std::vector<Turn> turns = plan_turns(tape, true);
-  EXPECT_EQ(turns[2].waits_for, kNothing);
-  EXPECT_EQ(turns[4].waits_for, 1);
-  EXPECT_EQ(turns[1].last, 3);
-  EXPECT_EQ(turns[3].last, 5);  // the end
+  const std::vector<StreamSlot> slots = plan_streams(tape, true);
+  EXPECT_EQ(slots[2].waits_for, kNothing);
+  EXPECT_EQ(slots[4].waits_for, 1);
+  EXPECT_EQ(slots[1].last, 3);
+  EXPECT_EQ(slots[3].last, 5);  // the end
 }
 
 TEST_F(Branches, ShareNoMemoryWithWhatMayRunAtTheSameTime) {
   const Program program(tape_, promotions_);
-  EXPECT_EQ(unordered_pairs(program, program.turns()), std::vector<std::string>{});
+  EXPECT_EQ(unordered_pairs(program, program.slots()), std::vector<std::string>{});
   const Program in_line(tape_, promotions_, false);
-  EXPECT_EQ(unordered_pairs(in_line, in_line.turns()), std::vector<std::string>{});
+  EXPECT_EQ(unordered_pairs(in_line, in_line.slots()), std::vector<std::string>{});
 }
 
 // The check must find three faults: a missing join, a missing fork, and memory planned as if there were no branches.
 TEST_F(Branches, FaultsAreFound) {
   const Program program(tape_, promotions_);
   for (const auto& [operation, pair] : {std::pair{kF, "b and f"}, {kG, "d and g"}}) {
-    std::vector<Turn> spoiled = program.turns();
+    std::vector<StreamSlot> spoiled = program.slots();
     spoiled[operation].waits_for = kNothing;
     const std::vector<std::string> found = unordered_pairs(program, spoiled);
     EXPECT_TRUE(std::ranges::find(found, pair) != found.end()) << pair;
   }
-  EXPECT_FALSE(unordered_pairs(Program(tape_, promotions_, false), program.turns()).empty());
+  EXPECT_FALSE(unordered_pairs(Program(tape_, promotions_, false), program.slots()).empty());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "runtime/turns.h"
+#include "runtime/stream_schedule.h"
 
 #include <algorithm>
 #include <deque>
@@ -29,14 +29,14 @@ bool in_order(const Tape& tape, const Operation& a, const Operation& b) {
   return false;
 }
 
-Tape beside_early(Tape tape) {
+Tape hoist_side_stream(Tape tape) {
   std::vector<Operation> order;
   for (const Operation& each : tape.operations()) {
     auto place = order.end();
-    if (each.beside) {
+    if (each.side_stream) {
       const auto latest = std::find_if(order.rbegin(), order.rend(),
                                        [&](const Operation& before) { return in_order(tape, before, each); });
-      if (!std::all_of(latest.base(), order.end(), [](const Operation& passed) { return passed.beside; })) {
+      if (!std::all_of(latest.base(), order.end(), [](const Operation& passed) { return passed.side_stream; })) {
         place = latest.base();
       }
     }
@@ -61,10 +61,10 @@ std::size_t held_by(const Tape& tape, const Operation& operation) {
 
 }  // namespace
 
-std::vector<Turn> plan_turns(const Tape& tape, bool branches) {
+std::vector<StreamSlot> plan_streams(const Tape& tape, bool branches) {
   const auto& operations = tape.operations();
   const int count = static_cast<int>(operations.size());
-  std::vector<Turn> turns(count);
+  std::vector<StreamSlot> slots(count);
   int waited_for[2] = {kNothing, kNothing};  // main, side stream: latest operation of the other that it waited for
   std::deque<int> running;                   // side-stream operations that the main stream has not waited for
   std::size_t held = 0;                      // bytes of the values of `running`
@@ -72,34 +72,34 @@ std::vector<Turn> plan_turns(const Tape& tape, bool branches) {
   // Sets `last` of the side-stream operations [joined, end): they may overlap main-stream operations up to `at`.
   const auto join = [&](int end, int at) {
     for (; joined < end; ++joined) {
-      if (turns[joined].beside) turns[joined].last = at;
+      if (slots[joined].side_stream) slots[joined].last = at;
     }
   };
   for (int i = 0; i < count; ++i) {
-    Turn& turn = turns[i];
-    turn.beside = branches && operations[i].beside;
+    StreamSlot& slot = slots[i];
+    slot.side_stream = branches && operations[i].side_stream;
     // Latest operation of the other stream to wait for. A side-stream operation waits at least for kBegin.
-    int latest = turn.beside ? kBegin : kNothing;
+    int latest = slot.side_stream ? kBegin : kNothing;
     for (int j = 0; j < i; ++j) {
-      if (turns[j].beside != turn.beside && in_order(tape, operations[i], operations[j])) latest = j;
+      if (slots[j].side_stream != slot.side_stream && in_order(tape, operations[i], operations[j])) latest = j;
     }
-    if (turn.beside) {
+    if (slot.side_stream) {
       running.push_back(i);
       held += held_by(tape, operations[i]);
     }
-    while (!turn.beside && !running.empty() && (held > kMostHeld || running.front() <= latest)) {
+    while (!slot.side_stream && !running.empty() && (held > kMostHeld || running.front() <= latest)) {
       latest = std::max(latest, running.front());
       held -= held_by(tape, operations[running.front()]);
       running.pop_front();
     }
-    int& before = waited_for[turn.beside ? 1 : 0];
-    if (latest > before) turn.waits_for = before = latest;
-    turn.first = turn.beside ? before + 1 : i;
-    turn.last = i;
-    if (!turn.beside && turn.waits_for >= 0) join(turn.waits_for + 1, i - 1);
+    int& before = waited_for[slot.side_stream ? 1 : 0];
+    if (latest > before) slot.waits_for = before = latest;
+    slot.first = slot.side_stream ? before + 1 : i;
+    slot.last = i;
+    if (!slot.side_stream && slot.waits_for >= 0) join(slot.waits_for + 1, i - 1);
   }
   join(count, count - 1);
-  return turns;
+  return slots;
 }
 
 }  // namespace ladder

@@ -1,4 +1,4 @@
-// Schedule of a tape's operations on two streams: operations marked `beside` run on the side stream, the others on the
+// Schedule of a tape's operations on two streams: operations marked `side_stream` run on the side stream, the others on the
 // main stream. Each stream runs its operations in the tape's order. An operation waits for an earlier one of the other
 // stream if in_order() holds for the two.
 #pragma once
@@ -9,12 +9,12 @@
 
 namespace ladder {
 
-// Values of Turn::waits_for that are no operation's index.
+// Values of StreamSlot::waits_for that are no operation's index.
 inline constexpr int kBegin = -1;    // the work on the main stream before the program
 inline constexpr int kNothing = -2;  // no wait
 
-struct Turn {
-  bool beside = false;
+struct StreamSlot {
+  bool side_stream = false;
   // The other stream's operation that must end before this one starts: an index, kBegin or kNothing. Operations of the
   // same stream need no wait.
   int waits_for = kNothing;
@@ -31,11 +31,11 @@ bool in_order(const Tape& tape, const Operation& a, const Operation& b);
 // follow. An operation stays where the move would pass side-stream operations alone. Late in the tape, an operation
 // queues on the side stream after unrelated ones and delays the end of the program: for example, the gradients of the
 // time embedding after the last weight gradients.
-Tape beside_early(Tape tape);
+Tape hoist_side_stream(Tape tape);
 
-// Returns a Turn for each operation. The arena holds a side-stream operation's values until the main stream has waited
+// Returns a StreamSlot for each operation. The arena holds a side-stream operation's values until the main stream has waited
 // for that operation. If these values exceed 96 MiB, the main stream waits for the oldest such operations. At the end
 // of the program it waits for all of them. Without `branches`, all operations run on the main stream.
-std::vector<Turn> plan_turns(const Tape& tape, bool branches);
+std::vector<StreamSlot> plan_streams(const Tape& tape, bool branches);
 
 }  // namespace ladder

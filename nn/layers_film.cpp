@@ -95,7 +95,7 @@ void Layers::set_rows(const std::string& group, ValueId rows, const std::string&
   });
 }
 
-Layers::Added Layers::rows_of(const std::string& group, const std::string& layer) const {
+Layers::Epilogue Layers::rows_of(const std::string& group, const std::string& layer) const {
   const Parameters::Group& all = net_.parameters->group(group);
   const Rows& rows = groups_.at(group);
   return {
@@ -103,7 +103,7 @@ Layers::Added Layers::rows_of(const std::string& group, const std::string& layer
 }
 
 // Returns whether set_rows() appends the operation that computes this convolution's bias gradient.
-bool Layers::sums_bias(const std::string& conv, const std::string& group, const Added& rows) const {
+bool Layers::accumulates_bias_gradient(const std::string& conv, const std::string& group, const Epilogue& rows) const {
   const std::string& biases = groups_.at(group).biases;
   if (biases.empty()) return false;
   const Parameter& bias = (*net_.parameters)[conv + ".bias"];
@@ -124,7 +124,7 @@ add::Problem sum_with_rows(const Value& x, int pitch, int first) {
 
 }  // namespace
 
-void Layers::on_backward_of_rows(const std::string& name, ValueId y, const Added& rows) {
+void Layers::on_backward_of_rows(const std::string& name, ValueId y, const Epilogue& rows) {
   rows_added_[y] = {.dy = rows.de, .pitch = rows.pitch, .first = rows.first};
   tape_.on_backward([=, this] {
     const ValueId dy = gradient(y);
@@ -135,7 +135,7 @@ void Layers::on_backward_of_rows(const std::string& name, ValueId y, const Added
 }
 
 ValueId Layers::add_rows(const std::string& name, ValueId x, const std::string& group, const std::string& layer) {
-  const Added rows = rows_of(group, layer);
+  const Epilogue rows = rows_of(group, layer);
   const ValueId y = output(name + ".embedded", stored(), tape_[x].shape);
   tape_.run<add::Embedding>(name, sum_with_rows(tape_[x], rows.pitch, rows.first), {{"x", x}, {"e", rows.e}, {"y", y}});
   if (!trains()) return y;
