@@ -24,8 +24,8 @@ Turns turns_of(const Problem& p, const Plan& plan, const Needs& needs) {
                           needs.threads_per_sm);
 }
 
-// Memory time in ns of the blocks of an SM, which read x and dy and write dx in rows of a chunk. `line`: cost of the
-// unused bytes of a row's 128-byte line, as a fraction of that of used ones.
+// Time in ns that an SM's memory traffic takes: its `blocks` blocks read x and dy and write dx. They do so in rows, a
+// pixel's channels of a chunk; a row of less than a line leaves bytes of it unused. `line`: see Costs.
 double traffic_ns(const Problem& p, const Plan& plan, double blocks, double line) {
   constexpr double kBytesPerNs = 32;  // an SM's share of memory bandwidth when all SMs load
   constexpr double kLineBytes = 128;  // best transfer size of memory and caches
@@ -34,8 +34,8 @@ double traffic_ns(const Problem& p, const Plan& plan, double blocks, double line
   return 3 * elements * element_bytes(p) * lines / kBytesPerNs;
 }
 
-// Rough time of a plan in ns, to compare plans: without the time that every plan takes. Infinity: the plan does not
-// fit.
+// Rough time of a plan in ns, to compare plans: it leaves out the time that every plan takes. Infinity: the plan does
+// not fit an SM.
 double plan_ns(const Problem& p, const Plan& plan, const Needs& needs, const Costs& costs) {
   const Turns turns = turns_of(p, plan, needs);
   if (turns.most_blocks == 0) return kInfinity;
@@ -43,24 +43,25 @@ double plan_ns(const Problem& p, const Plan& plan, const Needs& needs, const Cos
   if (costs.in_step) blocks = std::max(blocks, std::min<double>(turns.most_blocks, std::ceil(blocks)));
   const double traffic = traffic_ns(p, plan, blocks, costs.line);
 
-  // Charge steps and cluster in full for the first wave, where nothing hides them.
+  // Charge steps and cluster in full for the first wave, where nothing hides them. If an SM has several blocks, charge
+  // the fraction `seen` of them for later waves.
   const double rest = plan.steps * costs.step_ns + plan.log_cluster * costs.cluster_ns;
   return traffic + rest * (1 + (turns.waves - 1) * (turns.most_blocks > 1 ? costs.seen : 1.0));
 }
 
 // Rough time in ns of a plan with group sums, fitted to a sweep of all of v12's plans for the shapes of `perf` on an
-// H200: the larger of the waves' time, one after the other, and memory's time.
+// H200: the larger of the time of all waves, one after the other, and that of memory; then the end of the last block.
 double plan_of_turns_ns(const Problem& p, const Plan& plan, const Needs& needs) {
-  constexpr double kLine = 0.65;      // see traffic_ns()
+  constexpr double kLine = 0.65;      // see Costs::line
   constexpr double kBlockNs = 1400;   // of every block
   constexpr double kClusterNs = 700;  // per doubling of the cluster
-  constexpr double kStepNs = 180;     // per step of a thread, on an SM full of threads
-  constexpr double kAlone = 0.7;      // fraction of kStepNs on an empty SM
-  constexpr double kFoldNs = 100;
-  constexpr double kLast = 0.1;    // fraction of a block that nothing hides
-  constexpr double kTooMany = 10;  // factor for too many warps: only if nothing else fits
-  // Prefer small blocks: more of them fill an SM's shared memory evenly and take turns. Six warps if a row's quads are
-  // no power of two.
+  constexpr double kStepNs = 180;     // per step of a thread, on an SM with kThreadsPerSm threads
+  constexpr double kAlone = 0.7;      // fraction of kStepNs that remains without other threads
+  constexpr double kFoldNs = 100;     // if two partial sums share a row
+  constexpr double kLast = 0.1;       // fraction of a block that nothing hides
+  constexpr double kTooMany = 10;     // factor for blocks of too many warps: only if nothing else fits
+  // Prefer small blocks, of at most four warps, or six if a row's quads are no power of two: more of them fill an SM's
+  // shared memory evenly, and one computes while another loads.
   const int most_warps = std::has_single_bit(static_cast<unsigned>(plan.quads)) ? 4 : 6;
   const Turns turns = turns_of(p, plan, needs);
   if (turns.most_blocks == 0) return kInfinity;
@@ -73,7 +74,8 @@ double plan_of_turns_ns(const Problem& p, const Plan& plan, const Needs& needs) 
   return plan.warps > most_warps ? kTooMany * ns : ns;
 }
 
-// Sets the fewest steps that `warps` warps allow, then the fewest rows that these steps allow.
+// Sets the fewest steps that `warps` warps allow, then the fewest rows that these steps allow, then the fewest warps
+// for these rows.
 void plan_threads(int warps, Plan& plan) {
   const int most_rows = std::min(warps * 32 / plan.quads, plan.each);
   plan.steps = ceil_div(plan.each, most_rows * kStepsAtOnce) * kStepsAtOnce;
@@ -84,7 +86,7 @@ void plan_threads(int warps, Plan& plan) {
   plan.parts = plan.senders;
 }
 
-// Calls f(plan) with every plan of a chunk and a cluster.
+// Calls f(plan) with every plan of the chunk and cluster of `plan`: with every number of warps and of parts.
 template <class F>
 void for_blocks(const Needs& needs, Plan plan, const F& f) {
   for (int warps = kMaxThreads / 32; warps * 32 >= std::max(32, plan.quads); --warps) {
@@ -105,7 +107,7 @@ Plan best_plan(const Problem& p, const Needs& needs, const Cost& cost) {
   if (!whole_vectors(p)) return best;
   const int width = p.channels_per_group();
   const int unit =
-      std::lcm(width, 16 / element_bytes(p));  // the least channels that are whole groups and whole vectors
+      std::lcm(width, 16 / element_bytes(p));  // fewest channels that are whole groups and whole 16-byte vectors
   const int max_cluster = needs.group_sums ? most_cluster_blocks() : kMaxClusterBlocks;
   double lowest = kInfinity;
   for (int log_cluster = 0; 1 << log_cluster <= max_cluster; ++log_cluster) {
@@ -143,7 +145,7 @@ Plan plan_of(const Problem& p, const Needs& needs, const Costs& costs) {
 }
 
 Plan plan_of_turns(const Problem& p, const Needs& needs) {
-  constexpr int kMaxGroups = 1 << kLogWarp;  // of a block: a lane for each
+  constexpr int kMaxGroups = 1 << kLogWarp;  // of a chunk: each needs a lane of a warp
   Plan plan = best_plan(p, needs, [&](const Plan& candidate) {
     return candidate.groups > kMaxGroups ? kInfinity : plan_of_turns_ns(p, candidate, needs);
   });

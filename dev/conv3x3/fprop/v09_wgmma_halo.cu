@@ -1,12 +1,14 @@
-// Idea:   Hopper's own path. The TMA fetches each 8x8 patch of pixels once, with its halo, and wgmma reads all nine taps
-//         out of that one copy, each tap a start address shifted by rows; a producer warp runs ahead of two consumer
-//         warpgroups through rings of stages, over all tiles of a persistent block.
+// Idea:   TMA, wgmma and warp specialisation. The TMA fetches each patch of 8x8 pixels once, with its halo, and wgmma
+//         reads all nine taps from that one copy: a tap is a start address shifted by rows. Blocks are persistent; a
+//         producer warp runs ahead of two consumer warpgroups, from tile to tile, through rings of stages.
 // Parent: v08.
-// Why:    v08 fetches every pixel nine times and moves all operands through registers twice; mma.sync gives it at most
-//         two thirds of the tensor rate. Here a pixel is fetched 1.6 times, operands stay in shared memory, and no thread
-//         computes an address. Limiter left: both warpgroups store at the same time, so the tensor cores idle through
-//         each tile's epilogue, and every tile reads its weights again.
-// Needs:  sm_90a; c a multiple of 16 bytes (the TMA's strides). Any h and w: patches may hang over the edge.
+// Why:    v08 fetches every pixel nine times, and its 2x2 warps load every operand into registers twice; mma.sync gives
+//         it at most two thirds of the tensor rate. Here a pixel is fetched 1.6 times (10x10 for 8x8), operands stay in
+//         shared memory, and no thread computes an address. Limiter left: both warpgroups store at the same time, so
+//         the tensor cores idle through each tile's epilogue, and every tile reads its weights again.
+// Needs:  sm_90a; c a multiple of 16 bytes (the TMA's strides). Any h and w: patches may extend past the image's edge.
+//
+// Maps of shared memory and of the phases: wgmma_halo.h.
 
 #include "dev/conv3x3/wgmma_halo.h"
 #include "dev/ptx/grid_dependency.h"
@@ -15,7 +17,8 @@
 namespace ladder::conv3x3 {
 namespace {
 
-// w [k][tap][c] as it lies: a row of shared memory is a chunk of channels c of an output channel, so the operand is K-major.
+// Reads w [k][tap][c] without a transposition. A row of operand B in shared memory is one output channel's 128 bytes, a
+// chunk of the input channels c. The product sums over c, which is contiguous, so B is K-major.
 struct Weights {
   static constexpr bool kAnyChannels = true;
   static constexpr int stage_bytes(int block_n) { return block_n * kRowBytes; }  // [k][128 bytes of c]
@@ -52,7 +55,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   RingIndex<Tile::kStagesA> a;
   RingIndex<Tile::kStagesB> b;
 
-  // The producer.
+  // The producer: one thread of the third warpgroup.
   if (warp >= kConsumerWarps) {
     ptx::warpgroup_reg_dealloc<kProducerRegisters>();
     if (threadIdx.x != kConsumerWarps * 32) return;
@@ -62,7 +65,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       const int channel0 = tile % tiles.channel_tiles * Tile::kBlockN;
       const int patch0 = tile / tiles.channel_tiles * Tile::kPatches;
       for (int chunk = 0; chunk < tiles.chunks; ++chunk, a.advance()) {
-        // A fresh barrier lets a wait for the parity before its first phase pass: parity ^ 1.
+        // Wait for the phase before a.parity's: on a fresh barrier, whose stage is empty, this wait passes at once.
         ptx::mbarrier_wait(smem.empty_a + a.stage, a.parity ^ 1);
         ptx::mbarrier_arrive_expect_tx(smem.full_a + a.stage, Tile::kPatches * kHaloBytes);
         for (int i = 0; i < Tile::kPatches; ++i) {
@@ -76,10 +79,11 @@ __global__ void __launch_bounds__(kThreads, 1)
     return;
   }
 
-  // The consumers: a share of the tile's patches for each warpgroup or, of a tile with one patch, half of each chunk.
+  // The consumers: each warpgroup multiplies half of the tile's patches or, if a tile is one patch (kSplitK), half of
+  // each chunk's channels.
   ptx::warpgroup_reg_alloc<kConsumerRegisters>();
   const int group = warp / 4;
-  const bool elected = threadIdx.x % 32 == 0;
+  const bool elected = threadIdx.x % 32 == 0;  // releases stages for its warp
   unsigned reduce_parity = 0;
   for (int tile = blockIdx.x; tile < tiles.count; tile += gridDim.x) {
     const int channel0 = tile % tiles.channel_tiles * Tile::kBlockN;
@@ -91,7 +95,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if constexpr (Tile::kSplitK) {
       add_halves(smem, group, reduce_parity, sum[0]);
       reduce_parity ^= 1;
-      if (group == 1) continue;
+      if (group == 1) continue;  // warpgroup 0 stores the sums of both
     }
 #pragma unroll
     for (int i = 0; i < Tile::kGroupPatches; ++i) {

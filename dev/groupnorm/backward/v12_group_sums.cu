@@ -1,13 +1,15 @@
-// Idea:   clusters of up to 16 blocks, which send each other sums of groups instead of channels; dgamma and dbeta are added up
-//         while dx is being written.
+// Idea:   clusters of up to 16 blocks exchange sums of groups instead of sums of channels; a second kernel adds up
+//         dgamma and dbeta while this one is still writing dx.
 // Parent: v09 (v11 is retired: README).
-// Why:    rows of 128 bytes are what the L2 wants: it looks up a line for every row of a chunk, and v11's rows of 32 to 64
-//         bytes keep it busy for 70 to 80 % of the time. 16 blocks hold twice as wide a chunk. dx needs sums of groups only;
-//         sums of a channel go to one block of the cluster, which stores them for the second kernel, which takes each
-//         as soon as it is there. Shared memory leaves an SM some 16 warps, so the first ones add up and send, and the
-//         lanes of each warp split the received sums. The channels' constants are loaded before x and dy, or they
-//         arrive after them. Limiter: memory in fp32; in 16-bit types issue slots.
-// Needs:  what v11 does; clusters of 16 where the card has them.
+// Why:    a row is a pixel's channels of a chunk, and the L2 looks up a line for every row, best one of 128 bytes. v11
+//         has rows of 32 to 64 bytes, so its lookups are at 70 to 80 % of their peak; 16 blocks hold a chunk twice as
+//         wide. dx needs sums of groups only, which go to all blocks of the cluster. A channel's sums go to one block,
+//         which stores them in global memory, each beside a ready flag; the second kernel takes each as soon as it is
+//         there. Shared memory leaves an SM some 16 warps, so the exchange is kept short: the first warps alone add up
+//         and send, and the lanes of each warp split the received sums. mean, rstd, gamma and beta are loaded before x
+//         and dy, or they arrive after them. Limiter: memory in fp32; in 16-bit types issue slots.
+// Needs:  what v09 does, but clusters of 16 where the card has them, and a private workspace of 16 bytes a channel of
+//         every image.
 
 #include "dev/common/staggered_start.h"
 #include "dev/groupnorm/group_sums.h"
@@ -41,14 +43,16 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
   ptx::grid_dependency_wait();
   wait_for_start(start, cluster_index(plan.log_cluster));
 
-  // Load the channels' constants first: behind x and dy in the queues to memory they would arrive last.
+  // Load constants before x and dy: after them in the queues to memory they would arrive last. Thread i fetches those
+  // of the chunk's channel i; beta is of the thread's own four channels.
   Fetched fetched = fetch_channel<P>(p, t, plan, place, min(static_cast<int>(threadIdx.x), plan.chunk - 1));
   float beta[kQuad] = {};
   if (t.beta) load_parameters(typed<P>(t.beta) + place.chunk * plan.chunk + place.column * kQuad, beta);
 
-  // Copy x and dy, all at once, in two cp.async groups. Past the block's last pixel x repeats that pixel and dy is
-  // zero, so that the sums do not change.
-  unsigned char* const slab = raw + place.warp * plan.steps * Layout::kStepBytes;  // of the warp
+  // Start all copies of x and dy to shared memory, in two cp.async groups. Two threads share a 16-byte vector of 16-bit
+  // elements: the even one copies it at even steps, the odd one at odd steps. Past the block's last pixel x repeats
+  // that pixel and dy is zero, so that the sums do not change.
+  unsigned char* const slab = raw + place.warp * plan.steps * Layout::kStepBytes;  // the warp's part of it
   {
     const int sharer = place.lane % Layout::kSharers;
     const int at = place.image_at + (place.column - sharer) * kQuad;
@@ -71,7 +75,7 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
   }
   ptx::grid_dependency_launch();
 
-  // Store the constants of the chunk's channels in shared memory, once a block.
+  // Store the constants of the chunk's channels in shared memory.
 #pragma unroll 1
   for (int i = threadIdx.x; i < plan.chunk; i += plan.threads()) {
     const int group = group_of(plan, i);
@@ -85,8 +89,8 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
   for_channels(plan, place, [&](int i, int group) { mean[i] = smem.mean[group]; });
   load_quad(smem.scale + place.column * kQuad, scale);
 
-  // Overwrite dy with dz and add up two sums of each of the thread's channels, then add up the sums of the block's
-  // rows.
+  // Overwrite dy with dz and add up dz and dz * (x - mean) in each of the thread's four channels. Then add up these
+  // sums over the block's rows, into smem.parts.
   unsigned char* const own = slab + place.lane * Layout::kQuadBytes;  // the thread's x
   unsigned char* const own_dz = slab + Layout::dz_at(place.lane);
   float sums[2 * kQuad] = {};
@@ -95,11 +99,11 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
                  sums);
   __syncthreads();
 
-  // Send sums of groups to every block of the cluster, sums of a channel to its owner.
+  // Send a group's sums to every block of the cluster, a channel's sums to its owner: rank channel % cluster.
   if constexpr (kCluster) {
     ptx::cluster_wait();  // all blocks have started
     if (threadIdx.x == 0) {
-      const int expected = plan.groups + (rows ? GroupSums::owned(plan, place.rank) : 0);
+      const int expected = plan.groups + (rows ? GroupSums::owned(plan, place.rank) : 0);  // float2, from each rank
       ptx::mbarrier_arrive_expect_tx(smem.arrived, (expected << plan.log_cluster) * sizeof(float2));
     }
   }
@@ -109,11 +113,12 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
   } else {
     __syncthreads();
   }
-  float offset[kQuad];
+  float offset[kQuad];  // dx = scale * dz + slope * (x - mean) + offset
   float slope[kQuad];
   add_ranks(plan, place, smem, offset, slope);
 
-  // Finish the block's own channels by its last threads: the first ones had the most to do.
+  // Add up the ranks' sums of each channel that the block owns, and store them for the second kernel. Begin with the
+  // last thread: the first ones had the most to do in send_groups().
   if (kCluster && rows) {
 #pragma unroll 1
     for (int i = plan.threads() - 1 - static_cast<int>(threadIdx.x); i < GroupSums::owned(plan, place.rank);

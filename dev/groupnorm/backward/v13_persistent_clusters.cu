@@ -1,10 +1,13 @@
-// Idea:   persistent clusters, which load the next slab while they write dx of this one.
+// Idea:   persistent clusters load their next slab, an image's chunk of channels, while they write dx of this one.
 // Parent: v12.
-// Why:    a cluster starts when 16 blocks have ended, a microsecond after the first of them, and only then begins to
-//         load. A persistent cluster loads each step of its next slab as soon as it has read this slab's step: its
-//         warps hardly wait for memory. Limiter: no one thing. 16 warps an SM wait for each other in a quarter of the
-//         time; issue slots are busy for two thirds of it, the L2 for three quarters.
-// Needs:  what v12 does; 16-bit types, as v12 is as fast or faster in fp32; with `split`, fp32 parameters.
+// Why:    v12's cluster starts when 16 blocks have ended, a microsecond after the first of them, and only then begins
+//         to load. A persistent cluster copies a step of its next slab over the same step of this slab as soon as it
+//         has read that: its warps hardly wait for memory. Limiter: no one thing. The 16 warps of an SM wait for each
+//         other for a quarter of the time; issue slots are busy for two thirds of it, the L2 for three quarters.
+// Needs:  what v12 does; 16-bit types, as v12 is as fast or faster in fp32; with `split` (x is two tensors), fp32
+//         parameters.
+//
+// Shared memory of a block: its slab (SlabLayout, dz_slab.h), then the constants and sums (GroupSums, group_sums.h).
 
 #include "dev/common/staggered_start.h"
 #include "dev/groupnorm/group_sums.h"
@@ -20,8 +23,8 @@ using namespace dz_kept;
 constexpr Needs kNeeds{
     .sums_bytes = GroupSums::bytes, .group_sums = true, .threads_per_sm = kPersistentThreadsPerSm, .split = true};
 
-// Writes a thread's dx of a slab, dx_of_quad(x, dz) for each of its quads. kRefills: copies the next slab over the
-// quads that have been read.
+// Writes the thread's dx of a slab: dx_of_quad(x, dz) of each of its quads, a quad being four channels of a pixel.
+// kRefills: as soon as it has read two steps, starts copies of the slab of `next` over them.
 template <class T, bool kRefills, bool kSplit, class F>
 __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors& t, const Plan& plan,
                                       const Place& place, const Place& next, ptx::CachePolicy policy,
@@ -49,7 +52,7 @@ __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors&
         load_quad(reinterpret_cast<const float*>(slab + own_dz + s * Layout::kStepBytes), dz[s]);
       }
       if constexpr (kRefills) {
-        __syncwarp();  // the thread that shares the vectors has read them
+        __syncwarp();  // the neighbour that shares the 16-byte vectors has read its half
         copies.start(p, t, plan, place, slab + own_copies, policy);
       }
       Quad<T> dx[kStepsAtOnce];
@@ -84,13 +87,14 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
     __syncwarp();
     ptx::cluster_arrive_relaxed();  // this block has started
   }
-  int slab_index = static_cast<int>(blockIdx.x) >> plan.log_cluster;
+  int slab_index = static_cast<int>(blockIdx.x) >> plan.log_cluster;  // chunks fastest, then images
   ptx::grid_dependency_wait();
   wait_for_start(start, slab_index);
   place.image = slab_index / rounds.chunks;
   place.chunk = slab_index - place.image * rounds.chunks;
 
-  // Load the channels' constants first: behind x and dy in the queues to memory they would arrive last.
+  // Load constants before x and dy: after them in the queues to memory they would arrive last. Thread i fetches those
+  // of the chunk's channel i; beta is of the thread's own four channels.
   const int first_channel = min(static_cast<int>(threadIdx.x), plan.chunk - 1);
   Fetched fetched = fetch_channel<P>(p, t, plan, place, first_channel);
   float beta[kQuad] = {};
@@ -99,7 +103,7 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
   };
   load_beta(place.chunk);
 
-  unsigned char* const slab = raw + place.warp * plan.steps * Layout::kStepBytes;  // of the warp
+  unsigned char* const slab = raw + place.warp * plan.steps * Layout::kStepBytes;  // the warp's part of it
   load_slab<T, kSplit>(p, t, plan, place, slab, policy);
 
 #pragma unroll 1
@@ -108,8 +112,8 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
     const bool is_last = slab_index >= rounds.slabs;
     if (is_last) ptx::grid_dependency_launch();
 
-      // Store the constants of the chunk's channels in shared memory, once a block.
 #pragma unroll 1
+    // Store the constants of the chunk's channels in shared memory.
     for (int i = threadIdx.x; i < plan.chunk; i += plan.threads()) {
       const int group = group_of(plan, i);
       if (i >= plan.threads()) fetched = fetch_channel<P>(p, t, plan, place, i);
@@ -122,12 +126,12 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
     for_channels(plan, place, [&](int i, int group) { mean[i] = smem.mean[group]; });
     load_quad(smem.scale + place.column * kQuad, scale);
 
-    // Overwrite dy with dz and add up two sums of each of the thread's channels.
+    // Overwrite dy with dz and add up dz and dz * (x - mean) in each of the thread's four channels.
     float sums[2 * kQuad] = {};
     make_dz<T, Act>(plan, slab + place.lane * Layout::kQuadBytes, slab + Layout::dz_at(place.lane), mean, scale, beta,
                     sums);
 
-    // Load the constants of the next slab's channels.
+    // Load the constants of the next slab's channels, before its x and dy.
     Place next = place;
     if (!is_last) {
       advance(rounds, next);
@@ -138,11 +142,11 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
                    sums);
     __syncthreads();
 
-    // Send sums of groups to every block of the cluster, sums of a channel to its owner.
+    // Send a group's sums to every block of the cluster, a channel's sums to its owner: rank channel % cluster.
     if constexpr (kCluster) {
-      ptx::cluster_wait();  // all blocks have started, or have read their previous sums
+      ptx::cluster_wait();  // all blocks have started, or have read the sums of their last slab
       if (threadIdx.x == 0) {
-        const int expected = plan.groups + (rows ? GroupSums::owned(plan, place.rank) : 0);
+        const int expected = plan.groups + (rows ? GroupSums::owned(plan, place.rank) : 0);  // float2, from each rank
         ptx::mbarrier_arrive_expect_tx(smem.arrived, (expected << plan.log_cluster) * sizeof(float2));
       }
     }
@@ -152,11 +156,12 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
     } else {
       __syncthreads();
     }
-    float offset[kQuad];
+    float offset[kQuad];  // dx = scale * dz + slope * (x - mean) + offset
     float slope[kQuad];
     add_ranks(plan, place, smem, offset, slope);
 
-    // Finish the block's own channels by its last threads: the first ones had the most to do.
+    // Add up the ranks' sums of each channel that the block owns, and store them for the second kernel. Begin with the
+    // last thread: the first ones had the most to do in send_groups().
     if (kCluster && rows) {
 #pragma unroll 1
       for (int i = plan.threads() - 1 - static_cast<int>(threadIdx.x); i < GroupSums::owned(plan, place.rank);
@@ -167,7 +172,7 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
       }
     }
 
-    // Write dx, and copy the next slab's x and dy over the quads that have been read.
+    // Write dx. Unless this slab is the last, copy the next slab over it step by step.
     const auto dx_of_quad = [&](const Quad<T>& x_bits, const float(&dz)[kQuad]) {
       float x[kQuad];
       float dx[kQuad];
@@ -183,8 +188,8 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
       return;
     }
     write<T, true, kSplit>(p, t, plan, place, next, policy, slab, dx_of_quad);
-    if constexpr (kCluster) ptx::cluster_arrive_relaxed();  // this block has read its sums
-    __syncthreads();
+    if constexpr (kCluster) ptx::cluster_arrive_relaxed();  // this thread has read the block's sums
+    __syncthreads();                                        // the constants may be overwritten
     place.image = next.image, place.chunk = next.chunk;
   }
 }
