@@ -1,12 +1,12 @@
-// A kernel in three steps: planned once, bound once, launched often.
+// The life of a kernel in three steps: planned once, bound once, launched often.
 //
-//     Kernel kernel = plan(version, problem);              // tiles chosen, sizes known: no addresses, no stream
-//     BoundLaunch launch = kernel.bind(tensors, workspace);  // tensor maps encoded, the driver asked
-//     launch(stream);                                      // enqueues and does nothing else, so it can be captured
+//     Kernel kernel = plan(version, problem);                // fixes tiles and sizes; knows no addresses, no stream
+//     BoundLaunch launch = kernel.bind(tensors, workspace);  // encodes tensor maps, queries the driver
+//     launch(stream);                                        // only enqueues, so that a graph can capture it
 //
-// A version with nothing to prepare gives a plain `launch`; one that chooses between tiles, encodes tensor maps or asks
-// the driver gives `plans`, which lists every choice for a problem, the default first. Harness and trainer take the
-// default, tests run every one.
+// A version (VersionDef) defines either `launch` or `plans`. `launch` is for a version with nothing to prepare. `plans`
+// is for one that chooses tiles, encodes tensor maps or queries the driver: it lists all plans of a problem, the
+// default first. Harness and trainer run the default, tests run every plan.
 #pragma once
 
 #include <algorithm>
@@ -27,10 +27,10 @@ struct Version;
 // Enqueues a kernel, bound to its tensors, on a stream.
 using BoundLaunch = std::function<void(Stream)>;
 
-// One way to run one problem of pass P, as a version file lists it.
+// One way to run one problem of pass P, with P's own Tensors: an element of a version's `plans`.
 template <class P>
 struct KernelPlan {
-  const char* name = "";            // of the tiles: one of the version's plan_names
+  const char* name = "";            // one of the version's plan_names, such as the tile "8x16"
   std::size_t workspace_bytes = 0;  // device memory that the launch needs besides the tensors, 256-byte aligned
   std::function<BoundLaunch(const typename P::Tensors& tensors, void* workspace)> bind;
 };
@@ -43,18 +43,19 @@ std::vector<KernelPlan<P>> with_default(std::vector<KernelPlan<P>> plans, std::s
   return plans;
 }
 
-// The same for any pass.
+// A plan without the pass's types: tensors are found by name.
 struct Kernel {
   std::string name;  // empty for a version that has nothing to choose
   std::size_t workspace_bytes = 0;
-  // The workspace holds ready flags from one launch to the next: it must be this kernel's alone for as long as it is
-  // used.
+  // True if no other kernel may use the workspace while this one is in use: the workspace holds ready flags, which each
+  // launch must leave as it found them.
   bool private_workspace = false;
   std::function<BoundLaunch(const Pointers& tensors, void* workspace)> bind;
 };
 
-// All ways of the version to run the case on this device, the default first; never empty. Throw UsageError with the
-// reason where the version does not support the case, or has no plan of that name for it.
+// plans() returns all plans of the case on this device, the default first; never empty. plan() returns the one of that
+// name. Both throw UsageError with the reason if the version does not support the case; plan() also for an unknown
+// name.
 std::vector<Kernel> plans(const Version& version, const Case& c);
 Kernel plan(const Version& version, const Case& c, std::string_view name = {});  // no name: the default
 

@@ -1,5 +1,5 @@
-// Checks of a kernel under the conditions of real use: repeated launches, other kernels around it, and memory that
-// others have used.
+// Checks of a kernel under the conditions of real use: a workspace with any contents, a second binding of the same
+// kernel, inputs that arrive after the launch was enqueued, and many launches.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ using Outputs = std::vector<std::vector<float>>;
 
 constexpr int kFewestLaunches = 3;
 
-// A value of the tensor that differs from the element's own; the same value if all elements are equal.
+// Returns a value of the tensor that differs from the given element's. If all elements are equal, it is their value.
 float other_value(const std::vector<float>& values, std::size_t element) {
   const std::size_t count = values.size();
   for (std::size_t step = 1; step < count; ++step) {
@@ -33,7 +33,8 @@ float other_value(const std::vector<float>& values, std::size_t element) {
 }
 
 // Returns the inputs with `num_changes` elements of each replaced by the value of another element, at offsets that
-// depend on seed and problem. A sample of an input stays the same; a sum of all its elements changes.
+// depend on seed and problem. A kernel that recognises an input by a few sampled elements takes the changed one for the
+// original; a sum of all elements tells them apart.
 HostTensors nearly_equal_inputs(const Case& c, const HostTensors& inputs, std::uint64_t seed, int num_changes) {
   HostTensors others = inputs;
   const std::uint64_t key = seed ^ std::hash<std::string>{}(c.text);
@@ -54,7 +55,7 @@ class AsUsed {
   AsUsed(Subject& subject, CheckedCase& c, int launches, const AnyVersionDef& def)
       : subject_(subject), c_(c), launches_(launches), def_(def) {}
 
-  // Returns empty, or the first fault.
+  // Returns empty, or the first fault. Every rule (any_workspace() to many()) compares with this first launch.
   std::string run() {
     subject_.refill(inputs());
     subject_.reset();
@@ -77,19 +78,22 @@ class AsUsed {
  private:
   const HostTensors& inputs() { return c_.run(Pattern::normal).inputs; }
 
-  // Returns empty, or how a launch on the first inputs differs from the first launch: damage, output bits, private
-  // workspace.
+  // Returns empty, or the fault of a launch on the first inputs: damage, output bits other than the first launch's, or
+  // other bytes in the private workspace.
   std::string judged(Subject& subject, const std::string& which) {
     if (std::string damage = subject.damage(); !damage.empty()) return which + ": " + damage;
     const std::string difference = other_bits(first_, subject.outputs(), which);
     return difference.empty() && &subject == &subject_ ? kept_answer(which) : difference;
   }
 
+  // A private workspace is for flags: an answer that the kernel keeps there changes the digest.
   std::string kept_answer(const std::string& which) {
     if (!subject_.private_workspace() || subject_.workspace_digest() == digest_) return {};
     return which + " left other bytes in its private workspace than the first";
   }
 
+  // Launch on a workspace of zeros, random or partly random numbers. Only a kernel bound anew may find such contents in
+  // its private workspace.
   std::string any_workspace() {
     if (!subject_.has_workspace()) return {};
     const struct {
@@ -111,8 +115,8 @@ class AsUsed {
   }
 
   std::string bound_twice() {
-    // Numbers of changed elements per input. A single one may be an element that the version samples, or weigh too
-    // little to show in the answer.
+    // Numbers of changed elements per input. A single change may hit an element that a cheating version samples, or be
+    // too small to show in the answer.
     constexpr std::array kChanges = {1, 4, 16};
     const std::unique_ptr<Subject> second = subject_.another();
     std::string fault;
@@ -125,16 +129,16 @@ class AsUsed {
     return fault;
   }
 
-  // Compare with the reference: if both kernels keep an answer under a sample of the inputs, they agree with each
-  // other.
+  // Compare the outputs on the changed inputs with the reference. Bits alone do not show a cheat that keeps its answer
+  // under a sample of the inputs: both bindings then return the same stale answer.
   std::string wrong(const Outputs& outputs, const HostTensors& others) {
     const ExpectedOutputs expected = reference_outputs(*c_, others);
     const Verdict verdict = within_limit(compare(*c_, Pattern::normal, outputs, expected, def_), *c_, expected, def_);
     return verdict.status == Status::pass ? "" : "after an element of each input changed: " + verdict.reason;
   }
 
-  // Launch both kernels, then the first on the second's inputs, which differ from its own in few elements. `fresh`
-  // receives the second's outputs.
+  // Launch `second` on `others` and the first kernel on its own inputs, which must give the first launch's bits. Then
+  // launch the first on `others` too, which must give the bits of the second. `fresh` receives the second's outputs.
   std::string beside(Subject& second, const HostTensors& others, Outputs& fresh) {
     second.refill(others);
     subject_.reset(Contents::nan, Contents::kept);
@@ -157,7 +161,7 @@ class AsUsed {
   std::string before_inputs() {
     std::size_t bytes = 0;
     for (const TensorSpec& spec : c_->tensors) bytes += spec.is_read() ? spec.bytes() : 0;
-    constexpr std::size_t kMost = 256u << 20;  // bytes that arrive while a stream is held back
+    constexpr std::size_t kMost = 256u << 20;  // bytes of inputs that are copied while the stream is held back
     if (bytes > kMost) return {};
     subject_.reset(Contents::nan, Contents::kept);
     std::string fault = subject_.launch_before_inputs();

@@ -34,6 +34,7 @@ Verdict judged(Subject& subject, CheckedCase& c, Pattern pattern, const AnyVersi
   return verdict;
 }
 
+// Launch on the pattern's inputs, with NaNs in the outputs, and judge the result.
 Verdict launched(Subject& subject, CheckedCase& c, Pattern pattern, const AnyVersionDef& def, Contents workspace) {
   subject.refill(c.run(pattern).inputs);
   subject.reset(Contents::nan, workspace);
@@ -43,9 +44,9 @@ Verdict launched(Subject& subject, CheckedCase& c, Pattern pattern, const AnyVer
 
 // Outcome of a case under one schedule.
 struct Outcome {
-  std::string_view what;
+  std::string_view what;  // "passes", "faults" or "is wrong"
   std::string schedule;
-  std::vector<std::vector<float>> outputs;
+  std::vector<std::vector<float>> outputs;  // empty if it faults
 };
 
 // Returns true if the outputs differ by more than reassociated sums explain: 1 % of a tensor's largest value.
@@ -62,6 +63,7 @@ bool differ(const std::vector<std::vector<float>>& a, const std::vector<std::vec
   return false;
 }
 
+// Returns UNTRUSTED if one of the patterns would accept a null answer (accepted_null_answer()), else a pass.
 Verdict untrusted_null_answer(CheckedCase& c, const std::vector<Pattern>& patterns, const AnyVersionDef& def) {
   for (const Pattern pattern : patterns) {
     if (std::string null = accepted_null_answer(*c, pattern, c.run(pattern), def); !null.empty()) {
@@ -71,7 +73,8 @@ Verdict untrusted_null_answer(CheckedCase& c, const std::vector<Pattern>& patter
   return {};
 }
 
-// Launch Pattern::normal again, after all patterns: its result must depend neither on earlier launches nor on the
+// Launch Pattern::normal once more, after all patterns, with random numbers instead of NaNs in the outputs. Returns
+// empty, or the fault: the bits of `first`, its first outputs, may depend neither on earlier launches nor on the
 // outputs' contents.
 std::string first_again(Subject& subject, CheckedCase& c, const std::vector<std::vector<float>>& first) {
   subject.refill(c.run(Pattern::normal).inputs);
@@ -92,7 +95,8 @@ Verdict check_patterns(Subject& subject, CheckedCase& c, const std::vector<Patte
     first = std::move(verdict);
     outputs = subject.outputs();
   }
-  // Versions with a larger error growth, such as Winograd's, add and subtract products that the formula does not have.
+  // Skip outliers if the error growth is larger, as for Winograd: such a version adds products that the formula does
+  // not have and subtracts them again, which leaves an outlier's rounding error.
   const bool bears_outliers = def.error_growth <= 4;
   if (patterns.size() > 1 && bears_outliers && is_small(*c) && backend::schedule() == backend::schedules().front()) {
     Verdict verdict = launched(subject, c, Pattern::outliers, def, Contents::kept);
@@ -101,12 +105,13 @@ Verdict check_patterns(Subject& subject, CheckedCase& c, const std::vector<Patte
   if (patterns.size() > 1) {
     if (std::string fault = first_again(subject, c, outputs); !fault.empty()) return failed(std::move(fault));
   }
+  // Launch on a stream that is held back, to find work enqueued elsewhere. The emulator cannot hold one back.
   if (backend::kind() == backend::Kind::emulator) return *first;
   subject.reset(Contents::nan, Contents::kept);
   if (std::string fault = subject.launch_held(); !fault.empty()) return failed(std::move(fault));
   const Verdict held = judged(subject, c, patterns.front(), def);
   return held.status == Status::pass ? *first : held;
-} catch (const Failure& failure) {  // the kernel's process is gone
+} catch (const Failure& failure) {  // the process that runs the kernel has died
   return failed(one_line(failure.what()));
 }
 
@@ -162,7 +167,7 @@ std::string difference_between_schedules(const Version& v, CheckedCase& c, const
       if (!endless_problem(v).empty() || !difference.empty()) break;
       backend::set_schedule(schedule);
       const Verdict verdict = launched(*subject, c, Pattern::normal, v.def, Contents::nan);
-      const bool faults = verdict.status == Status::fail && verdict.error == 0;
+      const bool faults = verdict.status == Status::fail && verdict.error == 0;  // a launch that failed has no error
       Outcome outcome{.what = verdict.status == Status::pass ? "passes"
                               : faults                       ? "faults"
                                                              : "is wrong",
@@ -176,7 +181,7 @@ std::string difference_between_schedules(const Version& v, CheckedCase& c, const
                         first->schedule, first->what == outcome.what ? "otherwise" : outcome.what, schedule);
       }
     }
-  } catch (const std::exception&) {  // planning or binding failed, as it does under every schedule
+  } catch (const std::exception&) {  // planning or binding failed, which depends on no schedule
   }
   backend::set_schedule(before);
   return difference;

@@ -1,7 +1,8 @@
-"""Classes that swap() gives to modules: subclasses of the original ones that compute with this package's operators.
+"""Stand-ins, which compute with this package's operators, and the classes that swap() gives to modules.
 
-Changing `__class__` keeps parameters, buffers, hooks, names and all references to the module, which replacing the
-module by a new one does not. deepcopy, pickle and torch.compile (which guards on the class) were tried and work."""
+swap() sets a module's `__class__` to a subclass of a stand-in and of the module's original class (class_for()). Unlike
+a new module in its place, that keeps parameters, buffers, hooks, names and all references to the module. deepcopy,
+pickle and torch.compile (which guards on the class) were tried and work. stand_in.py defines unfit() and takes()."""
 
 import contextlib
 import functools
@@ -24,9 +25,9 @@ ACTIVATIONS = {torch.nn.SiLU: "silu", torch.nn.Mish: "mish", torch.nn.ReLU: "rel
 
 
 class GroupNorm(StandIn):
-    """nn.GroupNorm and, by name, edm's GroupNorm and guided-diffusion's GroupNorm32.
+    """nn.GroupNorm; also edm's GroupNorm and guided-diffusion's GroupNorm32, which are found by their class names.
 
-    GroupNorm32 computes in fp32 and returns x's type, as the kernels do."""
+    Like GroupNorm32, the kernels compute in fp32 and return x's type."""
 
     @staticmethod
     def unfit(module):
@@ -57,7 +58,7 @@ class _Linear(StandIn):
     def takes(x):
         return has_kernel_type(x) and x.is_contiguous()
 
-    def weight_beside(self, x):
+    def weight_beside(self, x):  # the weight to compute with x; edm's stand-ins cast it to x's type
         return self.weight
 
     def forward(self, input):
@@ -191,7 +192,7 @@ def activation_name(module):
 
 
 def norm_then(norm, activation, x):
-    """Returns activation(norm(x)), fused where the norm is swapped and neither module is intercepted()."""
+    """Returns activation(norm(x)), fused if the norm is swapped and takes x, and neither module is intercepted()."""
     name = activation_name(activation) if isinstance(norm, GroupNorm) else None
     if name is None or intercepted(norm) or intercepted(activation) or not norm.takes(x):
         return activation(norm(x))
@@ -199,7 +200,9 @@ def norm_then(norm, activation, x):
 
 
 class _QKVAttention(StandIn):
-    """guided-diffusion's QKVAttention of qkv [n, 3 c, t]. improved-diffusion's has no heads and is not swapped."""
+    """guided-diffusion's QKVAttention of qkv [n, 3 c, t]; attention_qkv() describes `order`, that of the 3 c channels.
+
+    improved-diffusion's QKVAttention has no n_heads and is not swapped."""
 
     order = "new"
 
@@ -236,14 +239,14 @@ class Container(StandIn):
 
     @staticmethod
     def pairs(module):
-        """Returns candidate pairs (norm, activation) of children; the first is a norm only if is_norm() is true."""
+        """Returns pairs (norm, activation) of modules to fuse. They are candidates: the caller checks both types."""
 
 
 class _Sequential(Container):
     """nn.Sequential that fuses norms with the activations after them.
 
-    The children themselves do not change: a call of a single child or a slice, as in guided-diffusion's ResBlock with
-    use_scale_shift_norm, computes the same as before. Replacing the activation by an identity would be wrong there."""
+    Fusion leaves the children unchanged. guided-diffusion's ResBlock with use_scale_shift_norm calls single children
+    and slices: these compute the same as before, but would not if an identity replaced the activation."""
 
     @staticmethod
     def pairs(module):
@@ -262,7 +265,9 @@ class _Sequential(Container):
 
 
 class _ResnetBlock2D(Container):
-    """diffusers' ResnetBlock2D: `nonlinearity` follows both norms and precedes the time embedding's projection."""
+    """diffusers' ResnetBlock2D. `nonlinearity` follows norm1 and norm2, and precedes the time embedding's projection.
+
+    With time_embedding_norm "scale_shift" a scale and shift come between norm2 and it, so that norm2 is not fused."""
 
     @staticmethod
     def unfit(module):
@@ -327,7 +332,7 @@ _EDM = {
     "GroupNorm": GroupNorm,
     "Conv2d": _EdmConv2d,
     "Linear": _EdmLinear,
-}  # classes that are no subclasses of PyTorch's
+}  # edm's classes, named like PyTorch's, but no subclasses of them
 
 
 def known_names():
@@ -335,8 +340,8 @@ def known_names():
 
 
 def stand_in_of(original):
-    """Returns the stand-in for a class, or None. Classes are matched by name only if they are neither PyTorch's, which
-    has a SiLU of its own, nor this package's."""
+    """Returns the stand-in for a class, or None. PyTorch's classes match by identity, as torch.nn.SiLU has the name of
+    guided-diffusion's SiLU; this package's classes match nothing; all others match by name."""
     if original in _EXACTLY or original.__module__.startswith(("torch.", "ladder_torch.")):
         return _EXACTLY.get(original)
     names = _BY_NAME if issubclass(original, tuple(_EXACTLY)) else {**_BY_NAME, **_EDM}
@@ -366,8 +371,8 @@ def become(module):
 
 
 def revert(module):
-    """Restores a stand-in's original class and, among its attributes, the bound methods, such as accelerate's
-    forward."""
+    """Restores a stand-in's original class. An attribute that holds a bound method of the stand-in's, such as the
+    forward that accelerate stores, gets the original class's method."""
     before = type(module)
     module.__class__ = _reverted(before)
     for name, value in vars(module).items():
@@ -376,8 +381,8 @@ def revert(module):
 
 
 def _reverted(a_class):
-    """Returns the original class of a stand-in; a class derived from a stand-in, as parametrizations and FSDP2 create,
-    is rebuilt without the stand-in."""
+    """Returns the original class of a stand-in. Parametrizations and FSDP2 derive classes from a stand-in: these are
+    rebuilt without it."""
     if "unswapped" in vars(a_class):
         return a_class.unswapped
     bases = tuple(_reverted(base) if issubclass(base, StandIn) else base for base in a_class.__bases__)

@@ -1,8 +1,8 @@
-"""Runs the test programs of a build, and the tests of the tools; adds up test cases into one closing line.
+"""Runs the test programs of a build, and the tests of the tools; prints the total of their test cases as the last line.
 
-On the emulator a unit, a program or one version's tests of test_versions_<layer>, runs unless a result of everything
-that decides it is kept (kept.py); with --sanitize the same holds under the sanitizers. `--full` relies on nothing that was
-kept before it. Programs that a person names, and those on a GPU, where everything is quick, run in any case.
+A unit is a test program, or one version's tests in test_versions_<layer>. On the emulator, and under the sanitizers, a
+unit is left out if kept.py has a result of it for the digest of everything that decides that result. A full run uses no
+result that is older than its start. Tests that a person names always run; so do a GPU's, which are quick.
 """
 
 import contextlib
@@ -16,12 +16,12 @@ from .errors import Failure, UsageError
 from .test_programs import Totals, Unit
 
 _VERSIONS = "test_versions_"  # one for each layer
-# The programs about the emulator's threads and faults: ThreadSanitizer is for them and for versions.
+# Tests of the emulator's threads and faults: the only programs, besides the versions', to run under ThreadSanitizer.
 _EMULATOR_TESTS = ("test_simt", "test_faults")
 _SANITIZERS = ("sanitize", "tsan")  # presets
-_SANITIZER_BUILD = 25 * 60  # seconds that the build of one takes, all of it, with two cores
-_SANITIZER_SLOWDOWN = 4  # of a unit, by the emulator's own time
-_FULL_RUN = paths.BUILD / "full_run_began"  # its start, for --resume
+_SANITIZER_BUILD = 25 * 60  # seconds for the full build of one of these presets on two cores
+_SANITIZER_SLOWDOWN = 4  # a unit's time under a sanitizer, as a multiple of its time on the emulator
+_FULL_RUN = paths.BUILD / "full_run_began"  # file with the start of the last full run, for --resume
 
 
 def run(
@@ -37,13 +37,14 @@ def run(
     layers=(),
     part=None,
 ):
-    """Builds and tests. The last line printed is the totals; returns the exit code.
+    """Builds and tests. Prints the totals as the last line; returns the exit code.
 
-    `flags` are GoogleTest's, for every program of the build, or for those of the versions of `layers` alone, or for a
-    `part` of one: then these run, and nothing is kept. No version is taken up
-    `stop_after` seconds after the environment's LADDER_STARTED (seconds since 1970), or the start of this: a version that is
-    left out is a failure, unless `allow_untested`. Nothing of a sanitizer is taken up that would end later; what that leaves
-    out is none. `keep` writes kept.COPY."""
+    flags: GoogleTest's flags, for all programs, for the version tests of `layers`, or for a `part` of a program. With
+    flags these programs run, and no result is kept.
+    stop_after: seconds from the environment's LADDER_STARTED (seconds since 1970), else from now. No version's unit
+    begins later; one that is left out fails the run, unless allow_untested. A sanitizer's build or unit does not even
+    begin if it would end later; leaving it out is no failure.
+    keep: write kept.COPY."""
     session = _Session(kept.Results(_full_run_began(resume) if full else ""), _deadline(stop_after), cmake_options)
     if flags:
         for name in [preset, *(_SANITIZERS if sanitize else ())]:
@@ -69,7 +70,7 @@ def run(
 
 
 def units(preset, programs, versions):
-    """All units of a preset: programs of versions by version, others whole."""
+    """All units of a preset: each test_versions_<layer> gives a unit per version, any other program is one unit."""
     found = [Unit(preset, _VERSIONS + v.layer, v.name) for v in versions if _VERSIONS + v.layer in programs]
     others = [program for program in programs if not program.startswith(_VERSIONS)]
     if preset == "tsan":
@@ -78,7 +79,7 @@ def units(preset, programs, versions):
 
 
 class _Session:
-    """One `./ladder test`: what ran so far, and what was left out."""
+    """One run of `./ladder test`: the totals so far, and the units that were left out."""
 
     def __init__(self, results, deadline, cmake_options):
         self.totals = Totals()
@@ -86,7 +87,8 @@ class _Session:
         self.untested = []  # units for which there was no time
 
     def run_programs(self, preset, wanted=(), part=None, flags=()):
-        """Builds and runs the programs `wanted`, all by default, or the `part` of one, in any case; nothing is kept."""
+        """Builds and runs the programs `wanted` (default: all), or the `part` of one, whatever results are kept. Keeps
+        no result."""
         if self._is_too_late(preset):
             return
         with self._failure_of(preset):
@@ -98,7 +100,7 @@ class _Session:
                 race.show(self.totals.races, self.cmake_options, part)
 
     def run_units(self, preset):
-        """Builds a preset, a sanitizer's as far as needed, and runs the units that have no kept result."""
+        """Builds a preset and runs its units without a kept result. A sanitizer's preset builds only their programs."""
         if self._is_too_late(preset):
             return
         with self._failure_of(preset):
@@ -112,7 +114,8 @@ class _Session:
             if waiting or preset not in _SANITIZERS:
                 wanted = sorted({unit.program for unit in waiting}) if preset in _SANITIZERS else ()
                 build.build(preset, self.cmake_options, wanted)
-            # A source that was saved during the build may be in one object and not in another.
+            # A source that was saved during the build may be in one object and not in another: results are kept only of
+            # units whose digest did not change.
             after = links.digests(waiting)
             settled = {unit: digest for unit, digest in after.items() if before.get(unit) == digest}
             self._run(preset, waiting, taken, links.programs, settled)
@@ -127,7 +130,7 @@ class _Session:
 
     @contextlib.contextmanager
     def _failure_of(self, preset):
-        """A build that fails counts, and others still run."""
+        """Returns a context that counts a Failure, such as a build's, as a failed test, so that the rest still runs."""
         try:
             yield
         except Failure as failure:
@@ -143,9 +146,10 @@ class _Session:
         )
 
     def _run(self, preset, waiting, taken, programs, settled):
-        """Runs the units `waiting` and adds the results `taken` from those kept; keeps those of units with a digest in
-        `settled`."""
-        sums = {unit.program: [Totals(), 0.0, 0, 0] for unit in [*taken, *waiting]}  # and seconds, kept, all
+        """Runs the units `waiting`, and adds up their results and the kept ones, `taken` ({unit: Result}), by program.
+        Keeps a new result under the unit's digest in `settled`, if it has one there."""
+        # {program: [Totals, seconds, number of kept units, number of units]}
+        sums = {unit.program: [Totals(), 0.0, 0, 0] for unit in [*taken, *waiting]}
 
         def add(unit, counts, seconds, num_kept):
             one = sums[unit.program]
@@ -169,7 +173,7 @@ class _Session:
                 add(unit, counts, seconds, 0)
                 if unit in settled:
                     self.results.keep(unit, settled[unit], counts, seconds)
-                # A unit of unknown length counts as long as those that ran, each.
+                # Estimate a unit of unknown length by the mean of those that ran.
                 each = (time.monotonic() - started) * workers / done
                 left = sum(each if known is None else known for known in estimates.values()) / workers
                 say.progress(f"{preset}: {done} of {len(waiting)} units, about {left / 60:.0f} min left of this build")
@@ -183,7 +187,7 @@ class _Session:
         return (None, 0.0) if self._would_end_late(unit) else test_programs.run_one(unit, program)
 
     def _would_end_late(self, unit):
-        """True for a version's unit that would begin after the deadline, and for a sanitizer's that would end after it."""
+        """Returns whether a version's unit would begin after the deadline, or a sanitizer's would end after it."""
         if unit.preset in _SANITIZERS:
             plain = self.results.seconds(replace(unit, preset="emulator")) or 0
             return time.time() + (self.results.seconds(unit) or _SANITIZER_SLOWDOWN * plain) > self.deadline
@@ -205,7 +209,7 @@ class _Session:
 
 
 def _full_run_began(resume):
-    """The start of the full run that this one continues, or begins."""
+    """Returns the start of the full run, in UTC: that of the last one to `resume`, else now, which is written down."""
     if resume and _FULL_RUN.exists():
         return _FULL_RUN.read_text(encoding="utf-8").strip()
     began = kept.now()
