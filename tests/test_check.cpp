@@ -702,5 +702,17 @@ TEST(Check, WhatDependsOnTheScheduleIsCalledALikelyRace) {
   EXPECT_EQ(difference_between_schedules(wrong, c), "") << "wrong in the same way under each";
 }
 
+TEST(Check, InfinitiesThatNoScheduleChangesAreNoRace) {
+  if (backend::kind() == backend::Kind::gpu) GTEST_SKIP() << "a GPU has one schedule";
+  static Version infinite = find_version(pass_of<conv3x3::Fprop>(), 1);
+  infinite.def.plans = [](const Case& c) -> std::vector<KernelPlan<AnyPass>> {
+    return {{.bind = [count = c.tensor("y").elements()](const Pointers& pointers, void*) -> BoundLaunch {
+      return [y = pointers.get<float>("y"), count](Stream) { std::fill_n(y, count, INFINITY); };
+    }}};
+  };
+  CheckedCase c(make("n1 h2 w2 c2 k2"), 1);
+  EXPECT_EQ(difference_between_schedules(infinite, c), "");
+}
+
 }  // namespace
 }  // namespace ladder

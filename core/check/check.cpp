@@ -54,10 +54,11 @@ bool differ(const std::vector<std::vector<float>>& a, const std::vector<std::vec
   constexpr float kOfLargest = 0.01f;
   for (std::size_t i = 0; i < a.size(); ++i) {
     float largest = 0;
-    for (const float value : a[i]) largest = std::max(largest, std::isnan(value) ? 0 : std::abs(value));
+    for (const float value : a[i]) largest = std::max(largest, std::isfinite(value) ? std::abs(value) : 0);
     for (std::size_t at = 0; at < a[i].size(); ++at) {
-      const bool both_nan = std::isnan(a[i][at]) && std::isnan(b[i][at]);
-      if (!both_nan && !(std::abs(a[i][at] - b[i][at]) <= kOfLargest * largest)) return true;
+      const float x = a[i][at], y = b[i][at];
+      const bool same = x == y || (std::isnan(x) && std::isnan(y));
+      if (!same && !(std::abs(x - y) <= kOfLargest * largest)) return true;
     }
   }
   return false;

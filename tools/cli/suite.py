@@ -45,7 +45,9 @@ def run(
     begins later; one that is left out fails the run, unless allow_untested. A sanitizer's build or unit does not even
     begin if it would end later; leaving it out is no failure.
     keep: write kept.COPY."""
-    session = _Session(kept.Results(_full_run_began(resume) if full else ""), _deadline(stop_after), cmake_options)
+    session = _Session(
+        kept.Results(_full_run_began(resume) if full and not flags else ""), _deadline(stop_after), cmake_options
+    )
     if flags:
         for name in [preset, *(_SANITIZERS if sanitize else ())]:
             session.run_programs(name, [_VERSIONS + layer for layer in layers], part, flags)
