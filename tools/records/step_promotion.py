@@ -106,7 +106,7 @@ def _decided(record):
     """(versions of the faster side, of the slower one, in words by how much) of each verdict that calls one."""
     first, *others = record["sides"]
     for side, verdict in zip(others, record["verdicts"]):
-        if _switches(side) != _switches(first) or verdict["status"] not in (rule.FAST, rule.SLOW):
+        if _switches(side) != _switches(first) or verdict["status"] not in rule.CALLS:
             continue
         a, b = ({(each["pass"], each["problem"]): each["version"] for each in of["versions"]} for of in (first, side))
         winner, loser = (b, a) if verdict["status"] == rule.FAST else (a, b)
