@@ -28,11 +28,8 @@ _ROWS = [
 ]
 _TOP_STALLS = 3
 _MARKED = 6  # changes that a comparison points at
-_CONSEQUENCES = (
-    "... over the lower bound",
-    "... of its wavefronts",
-    "waves",
-)  # of what another row says, so not pointed at
+# Of what another row says, so not pointed at.
+_CONSEQUENCES = ("... over the lower bound", "... of its wavefronts", "waves")
 NOT_A_TIME = "a duration under ncu is no benchmark time: each kernel runs alone, many times over, its caches flushed"
 
 
@@ -104,16 +101,8 @@ def _table(kernels):
             for figure in ("sm", "dram", "l2", "tensor", "fma", "occupancy")
         )
         stall = longest["stalls"][0]["reason"] if longest["stalls"] else "-"
-        rows.append(
-            (
-                name.split("<")[0],
-                str(len(runs)),
-                value(time, "s"),
-                value(100 * time / whole if whole else None, "%"),
-                *percents,
-                stall,
-            )
-        )
+        share = value(100 * time / whole if whole else None, "%")
+        rows.append((name.split("<")[0], str(len(runs)), value(time, "s"), share, *percents, stall))
     return ["  " + line for line in aligned(rows, right=range(1, 10))]
 
 
