@@ -1,15 +1,9 @@
 """`./ladder check`: both halves run, and each can fail it."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-
-from cli import build, check  # noqa: E402
-from cli.errors import Failure  # noqa: E402
+from cli import build, check
+from cli.errors import Failure
 
 REPORT = """\
 ptxas info    : Compiling entry function 'silu_forward_v01_kernel' for 'sm_80'

@@ -158,13 +158,7 @@ def test_without_interleaving_the_candle_decides():
     a, b, steady = around(20e-6), around(20.8e-6, seed=2), around(30e-6, seed=3)
 
     def judge(candle, **more):
-        return rule.judge(
-            repetitions(a, candle=steady),
-            repetitions(b, candle=candle),
-            interleaved=False,
-            between=rule.BETWEEN_RECORDS,
-            **more,
-        )
+        return rule.judge(repetitions(a, candle=steady), repetitions(b, candle=candle), interleaved=False, **more)
 
     assert judge(around(30e-6, seed=4)).status == rule.SLOW
     both = judge(around(31.2e-6, seed=4))
@@ -175,9 +169,13 @@ def test_without_interleaving_the_candle_decides():
     assert "not interleaved and there is no baseline beside it: --live decides" in none.reason
 
 
+def pooled(first, second):
+    return rule.Repetitions(first.seconds + second.seconds, first.cycles + second.cycles)
+
+
 def settled(first, second):
     (a, b), (c, d) = first, second
-    return rule.settled(rule.judge(a, b), rule.judge(c, d), rule.judge(rule.pooled(a, c), rule.pooled(b, d)))
+    return rule.settled(rule.judge(a, b), rule.judge(c, d), rule.judge(pooled(a, c), pooled(b, d)))
 
 
 def test_a_second_run_confirms_a_call_or_not():
@@ -227,12 +225,10 @@ class RealNoise:
     def counts(self, factor, rounds, seed):
         rng, counts = random.Random(seed), Counter()
         for result in self.results * rounds:
-            a, b = self.live(result, rng), self.live(result, rng, factor)
-            verdict = rule.judge(a, b)
+            first = self.live(result, rng), self.live(result, rng, factor)
+            verdict = rule.judge(*first)
             if verdict.status != rule.SAME:
-                c, d = self.live(result, rng), self.live(result, rng, factor)
-                both = rule.judge(rule.pooled(a, c), rule.pooled(b, d))
-                verdict = rule.settled(verdict, rule.judge(c, d), both)
+                verdict = settled(first, (self.live(result, rng), self.live(result, rng, factor)))
             counts[verdict.status] += 1
         return counts
 
@@ -253,9 +249,7 @@ class RealNoise:
             )
 
         for result in self.results * rounds:
-            verdict = rule.judge(
-                side(result, 1.0), side(result, factor), interleaved=False, between=rule.BETWEEN_RECORDS
-            )
+            verdict = rule.judge(side(result, 1.0), side(result, factor), interleaved=False)
             counts[verdict.status] += 1
         return counts
 

@@ -3,17 +3,15 @@
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
+from cli import debug, device, digests
+from cli.errors import Failure
 
-from cli import debug, device, digests  # noqa: E402
-from cli.errors import Failure  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_every_kernel_of_every_version_is_known_by_name():

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
+from cli import files, json_file
 
-from cli import files, json_file  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def names(folder):

@@ -14,11 +14,10 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
+from cli import bench, build, clangd, device, new, setup, verbs
+from cli.errors import Failure, UsageError
 
-from cli import bench, build, clangd, device, new, setup, verbs  # noqa: E402
-from cli.errors import Failure, UsageError  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 PARENT = """\
 // Idea:   tiles in shared memory.

@@ -1,16 +1,14 @@
 """The PyTorch package in the tools: whose headers it is compiled with, which Python tests it, and what is said without any."""
 
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
+from cli import package, paths, verbs
 
-from cli import package, paths, verbs  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)

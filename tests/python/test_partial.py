@@ -1,17 +1,15 @@
 """A program built with some of its layer's versions, and its effect on the full program."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
+from cli import partial, tools
+from cli.errors import Failure
+from registry import listing, selection
 
-from cli import partial, tools  # noqa: E402
-from cli.errors import Failure  # noqa: E402
-from registry import listing, selection  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 # build.ninja in CMake's form, with `cat` as compiler and linker.
 BUILD = """\

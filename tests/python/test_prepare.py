@@ -5,19 +5,17 @@ import resource
 import signal
 import struct
 import subprocess
-import sys
 import tempfile
 import textwrap
 import unittest
 from pathlib import Path
 from unittest import mock
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
+from cli import prepare
+from cli.errors import Failure
+from images import folder, ldata
 
-from cli import prepare  # noqa: E402
-from cli.errors import Failure  # noqa: E402
-from images import folder, ldata  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def python(script, *arguments):

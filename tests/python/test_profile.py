@@ -293,23 +293,10 @@ def test_spills_conflicts_and_small_grids_are_said_only_where_they_are():
 def test_a_profile_holds_the_contract():
     data = json.loads(json.dumps(made(CELLS)))
     assert data["schema"] == "ladder.profile/1"
-    for key in (
-        "created",
-        "command",
-        "environment",
-        "layer",
-        "pass",
-        "version",
-        "idea",
-        "problem",
-        "dtype",
-        "lower_bound_seconds",
-        "kernels",
-        "total",
-        "ncu",
-        "advice",
-    ):
-        assert key in data
+    assert set(data) == set(
+        "schema created command environment seed layer pass version idea problem dtype lower_bound_seconds min_bytes kernels "
+        "total ncu advice".split()
+    )
     figure = data["kernels"][0]["figures"]["duration"]
     assert figure.pop("value") == pytest.approx(21.408e-6, abs=5e-8)
     assert figure == {"unit": "s", "text": "under the profiler, 1.75 x the lower bound of 12.20 us"}

@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
+from cli import paths, try_
+from cli.errors import Failure, UsageError
+from registry import listing
+from search import sandbox, trial
 
-from cli import paths, try_  # noqa: E402
-from cli.errors import Failure, UsageError  # noqa: E402
-from registry import listing  # noqa: E402
-from search import sandbox, trial  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 PASS = "silu/forward"
 LACKS = sandbox.lacking() or ("" if (ROOT / "build" / "emulator" / "build.ninja").exists() else "no emulator build")

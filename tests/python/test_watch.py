@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
+from cli import watch
 
-from cli import watch  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 # The verb is a script that says which words it got, and ends when it may.
 SCRIPT = """\

@@ -12,6 +12,8 @@ from registry import selection
 from . import say, watch
 from .errors import Failure, UsageError
 
+INTERRUPTED = 130  # the exit status after Ctrl-C, as a shell has it: 128 + SIGINT
+
 
 class Parser(argparse.ArgumentParser):
     def __init__(self, verb, **more):
@@ -127,12 +129,9 @@ def run(main):
             status = end.code
         sys.stdout.flush()
         return status
-    except UsageError as error:
+    except (UsageError, Failure) as error:
         say.line(error)
-        return 2
-    except Failure as error:
-        say.line(error)
-        return 1
+        return 2 if isinstance(error, UsageError) else 1
     except BrokenPipeError:  # the reader has closed the pipe: `./ladder list | head`
         _drop_stdout()
         return 0
@@ -142,4 +141,4 @@ def run(main):
         return 1
     except KeyboardInterrupt:
         say.line("interrupted")
-        return 130
+        return INTERRUPTED

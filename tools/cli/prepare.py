@@ -8,7 +8,7 @@ from images import folder, ldata
 
 from . import debian, files, lock, paths, say, tools, wheels
 from .errors import Failure, UsageError
-from .options import Parser
+from .options import INTERRUPTED, Parser
 
 DATA = paths.BUILD / "data"
 SIZES = range(4, 1025)
@@ -61,7 +61,7 @@ def sample_set(size=64):
         if not _is_good(path, size):
             DATA.mkdir(parents=True, exist_ok=True)
             status = _run(["emoji", _font(), path, size])
-            if status == 130:
+            if status == INTERRUPTED:
                 raise KeyboardInterrupt
             if status != 0:
                 raise Failure("the sample set was not made")

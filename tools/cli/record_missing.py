@@ -18,6 +18,7 @@ from registry import listing, selection
 from . import build, device, files, paths, say
 from .device import read_machine
 from .errors import Failure, UsageError
+from .options import INTERRUPTED
 from .progress import Progress
 from .recording import Recording, build_programs
 
@@ -112,11 +113,10 @@ class Bounded(Recording):
                 try:
                     part.run(self.programs, plan, progress)
                 except Failure as failure:
-                    say.close()
                     say.line(failure)
                     status = 1
         except KeyboardInterrupt:
-            status = 130
+            status = INTERRUPTED
         say.close()
         if late:
             say.line(f"{late} results would not have fitted into --minutes {self.options.minutes:g}")

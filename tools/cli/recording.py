@@ -15,6 +15,7 @@ from registry import listing
 
 from . import build, files, paths, say, tools
 from .errors import Failure, UsageError
+from .options import INTERRUPTED
 from .progress import Progress, seconds_spent
 
 
@@ -55,9 +56,8 @@ class Recording:
             for part in parts:
                 part.run(self.programs, plan, progress)
         except KeyboardInterrupt:
-            say.close()
             say.line(f"interrupted with {progress.done} of {total} results kept; go on with {self._again()}")
-            return 130
+            return INTERRUPTED
         except Failure as failure:
             raise Failure(f"{failure}; {progress.done} of {total} results kept, go on with {self._again()}") from None
         finally:

@@ -5,10 +5,9 @@ import shlex
 import tempfile
 from pathlib import Path
 
-from compare import steps
+from compare import report, steps
 
-from . import device, files, run
-from .errors import Failure
+from . import device, run
 
 
 def main(command, words, file):
@@ -27,8 +26,5 @@ def main(command, words, file):
     for line in steps.lines(record):
         print(line)
     if file:
-        try:
-            files.replace(Path(file), json.dumps(record, indent=1, allow_nan=False) + "\n")
-        except OSError as error:
-            raise Failure(f"cannot write {file}: {error.strerror}") from None
+        report.write_aside(Path(file), json.dumps(record, indent=1, allow_nan=False) + "\n")
     return 0

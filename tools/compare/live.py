@@ -13,7 +13,7 @@ import shlex
 import shutil
 import statistics
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cli import build, device, paths, say
@@ -34,11 +34,6 @@ class Chosen:
     versions: "dict | None"  # {path: numbers}; None for all
     problems: dict  # {layer: problem line}; empty for all
     dtypes: tuple  # empty for all
-
-
-@dataclass
-class LiveComparison(records.Comparison):
-    repetitions: dict = field(default_factory=dict)  # {"a": [...], "b": [...]}: raw samples, for --keep
 
 
 def compare(options):
@@ -91,17 +86,13 @@ def measure(both, jobs, options, reproduce):
         failed = {} if options.no_check else processes.check(jobs)
         first = processes.repetitions("first", jobs)
         comparisons = _judged(first, failed)
-        calls = sum(_called(comparison) for comparison in comparisons)
-        unsettled = [
-            comparison
-            for comparison in comparisons
-            if _called(comparison) or comparison.verdict.status == rule.AMBIGUOUS
-        ]
+        calls = sum(comparison.verdict.is_call for comparison in comparisons)
+        unsettled = [each for each in comparisons if each.verdict.status in (*rule.CALLS, rule.AMBIGUOUS)]
         if unsettled:
             most = 2 * len(unsettled) > len(comparisons)
             second = processes.repetitions("second", jobs if most else _jobs_again(unsettled))
-            for comparison in unsettled:
-                _settle(comparison, first[comparison.key], second.get(comparison.key))
+            settled = {each.key: _settled(each, first[each.key], second.get(each.key)) for each in unsettled}
+            comparisons = [settled.get(each.key, each) for each in comparisons]
     except BaseException:
         say.close()
         if any(folder.glob("first-*.json")):
@@ -144,48 +135,24 @@ def _having(path, versions, dtype):
 
 
 def _judged(found, failed):
-    """[LiveComparison] of `found`, {key: (A's results, B's results)}, and `failed`, {key: reason}."""
-    comparisons = []
-    for key, (a, b) in sorted(found.items()):
-        if all(result is None or result.status == "SKIP" for result in a + b):
-            continue
-        verdict = _verdict(key, a, b, failed)
-        comparisons.append(
-            LiveComparison(
-                key,
-                next(result for result in b + a if result).label,
-                verdict,
-                _pooled(a),
-                _pooled(b),
-                {"a": _raw(a), "b": _raw(b)},
-            )
-        )
-    return comparisons
+    """[Comparison] of {key: repetitions of both sides}."""
+    return [
+        _compared(key, a, b, failed.get(key))
+        for key, (a, b) in sorted(found.items())
+        if any(result and result.status != "SKIP" for result in a + b)
+    ]
 
 
-def _verdict(key, a, b, failed):
-    if key in failed:
-        return rule.Verdict(rule.UNTRUSTED, failed[key])
-    missing, untrusted = [], []
-    for name, side in (("A", a), ("B", b)):
-        there = [result for result in side if result]
-        bad = next((result for result in there if result.status in ("UNTRUSTED", "FAIL")), None)
-        skipped = next((result for result in there if result.status == "SKIP"), None)
-        if not there:
-            missing.append(f"not in {name}")
-        elif skipped:
-            missing.append(f"SKIP in {name}: {skipped.reason}")
-        elif bad:
-            untrusted.append(f"{bad.status} in {name}: {bad.reason}")
-        elif len(there) < len(side) or not all(result.times for result in there):
-            missing.append(f"not timed in every repetition of {name}")
-        elif len({result.digest for result in there}) > 1:
-            untrusted.append(f"its output differs between repetitions of {name}")
-    if missing:
-        return rule.Verdict(rule.MISSING, "; ".join(missing))
-    if untrusted:
-        return rule.Verdict(rule.UNTRUSTED, "; ".join(untrusted))
-    return rule.judge(_repetitions(a), _repetitions(b))
+def _compared(key, a, b, failed=None):
+    label = next(result for result in b + a if result).label
+    repetitions = {"a": _raw(a), "b": _raw(b)}
+    return records.Comparison(key, label, _verdict(a, b, failed), _pooled(a), _pooled(b), repetitions)
+
+
+def _verdict(a, b, failed=None):
+    if failed:
+        return rule.Verdict(rule.UNTRUSTED, failed)
+    return records.refused(a, b, recorded=False) or rule.judge(_repetitions(a), _repetitions(b))
 
 
 def _repetitions(results):
@@ -213,20 +180,13 @@ def _raw(results):
     ]
 
 
-def _called(comparison):
-    return comparison.verdict.status in (rule.SLOW, rule.FAST)
-
-
-def _settle(comparison, first, second):
-    """Updates a comparison with the second run: see rule.settled()."""
+def _settled(comparison, first, second):
+    """The comparison decided by the second run: see rule.settled()."""
     if second is None:
         raise Failure(f"the second run did not measure {comparison.label}")
-    a, b = first[0] + second[0], first[1] + second[1]
-    comparison.verdict = rule.settled(
-        comparison.verdict, _verdict(comparison.key, *second, {}), _verdict(comparison.key, a, b, {})
-    )
-    comparison.a, comparison.b = _pooled(a), _pooled(b)
-    comparison.repetitions = {"a": _raw(a), "b": _raw(b)}
+    both = _compared(comparison.key, first[0] + second[0], first[1] + second[1])
+    both.verdict = rule.settled(comparison.verdict, _verdict(*second), both.verdict)
+    return both
 
 
 def _jobs_again(unsettled):
@@ -245,7 +205,7 @@ def _jobs_again(unsettled):
 
 
 def _notes(both, comparisons, first_calls, options):
-    calls = sum(_called(comparison) for comparison in comparisons)
+    calls = sum(comparison.verdict.is_call for comparison in comparisons)
     ratios = [comparison.verdict.ratio for comparison in comparisons if math.isfinite(comparison.verdict.ratio)]
     notes = []
     if options.no_check:

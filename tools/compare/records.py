@@ -28,6 +28,7 @@ class Comparison:
     verdict: rule.Verdict
     a: "record_files.Result | None"
     b: "record_files.Result | None"
+    repetitions: "dict | None" = None  # {"a": [...], "b": [...]}: raw samples of a live one, for --keep
 
 
 def compare(a, b):
@@ -56,10 +57,9 @@ def verdict_of(a, b):
     """The verdict on one kernel's Results in two records; either may be None. Where another card of the same model
     measured B, a change that the baseline's plan shows as well is the card's; between two models there is no
     verdict."""
-    for status, why in ((rule.MISSING, _missing), (rule.UNTRUSTED, _untrusted)):
-        reasons = [reason for reason in (why("A", a), why("B", b)) if reason]
-        if reasons:
-            return rule.Verdict(status, "; ".join(reasons))
+    no_times = refused([a], [b], recorded=True)
+    if no_times:
+        return no_times
     models = [result.record.device_name for result in (a, b)]
     if models[0] != models[1]:
         return rule.Verdict(rule.AMBIGUOUS, f"another device: {models[0]} in A, {models[1]} in B")
@@ -68,10 +68,23 @@ def verdict_of(a, b):
         repetitions(a.times, candle_a, a.record.tick),
         repetitions(b.times, candle_b, b.record.tick),
         interleaved=False,
-        between=rule.BETWEEN_RECORDS,
         no_candle=no_candle,
         other_card=a.record.fingerprint["uuid"] != b.record.fingerprint["uuid"],
     )
+
+
+def refused(a, b, recorded):
+    """The Verdict on lists of Results or None whose times do not count, else None.
+
+    recorded: of records, where a version that failed has no times and one that was not checked is not to be trusted; else
+    of processes that check nothing, repetition by repetition.
+    """
+    found = [_refusal("A", a, recorded), _refusal("B", b, recorded)]
+    for status in (rule.MISSING, rule.UNTRUSTED):
+        reasons = [reason for of, reason in found if of == status]
+        if reasons:
+            return rule.Verdict(status, "; ".join(reasons))
+    return None
 
 
 def repetitions(times, candle=None, tick=0.0):
@@ -159,17 +172,26 @@ def _untimed(result):
     return result is None or result.status == "SKIP" or (result.status in ("PASS", "UNCHECKED") and not result.times)
 
 
-def _missing(name, result):
-    if result is None:
-        return f"not in {name}"
-    if result.status in ("SKIP", "FAIL"):
-        return f"{result.status} in {name}: {result.reason}"
-    return "" if result.times or result.status == "UNTRUSTED" else f"not timed in {name}"
+def _refusal(name, results, recorded):
+    """(MISSING, UNTRUSTED or "", why) of one side."""
+    there = [result for result in results if result]
+    if not there:
+        return rule.MISSING, f"not in {name}"
+    untimed = ("SKIP", "FAIL") if recorded else ("SKIP",)
+    for verdict, statuses in ((rule.MISSING, untimed), (rule.UNTRUSTED, ("UNTRUSTED", "FAIL"))):
+        for result in there:
+            if result.status in statuses:
+                return verdict, _said(name, result)
+    if not all(result and result.times for result in results):
+        return rule.MISSING, f"not timed in {'' if recorded else 'every repetition of '}{name}"
+    if recorded and there[0].status == "UNCHECKED":
+        return rule.UNTRUSTED, _said(name, there[0])
+    if len({result.digest for result in there}) > 1:
+        return rule.UNTRUSTED, f"its output differs between repetitions of {name}"
+    return "", ""
 
 
-def _untrusted(name, result):
-    if result.status == "PASS":
-        return ""
+def _said(name, result):
     return f"{result.status} in {name}" + (f": {result.reason}" if result.reason else "")
 
 

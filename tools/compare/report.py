@@ -118,8 +118,7 @@ class Report:
         verdict = comparison.verdict
         if math.isnan(verdict.ratio):
             return verdict.reason
-        change = f"{rule.percent(verdict.ratio)} [{rule.percent(verdict.low)} .. {rule.percent(verdict.high)}]"
-        return f"{change} {verdict.reason}".strip()
+        return f"{rule.told(verdict)} {verdict.reason}".strip()
 
     def _entry(self, comparison, raw):
         device, path, version, problem = comparison.key

@@ -17,6 +17,7 @@ from functools import cache
 
 SLOW, FAST, SAME, AMBIGUOUS, MISSING, UNTRUSTED = "SLOW", "FAST", "SAME", "AMBIGUOUS", "MISSING", "UNTRUSTED"
 STATUSES = (SLOW, UNTRUSTED, MISSING, AMBIGUOUS, FAST, SAME)  # the worst first
+CALLS = (SLOW, FAST)
 
 # Repetitions needed for a verdict: with fewer, no 99 % interval excludes an outlier or two.
 LEAST_REPETITIONS = 9
@@ -78,12 +79,44 @@ class Verdict:
     cycles_ratio: float = math.nan
     candle_ratio: float = math.nan  # of the times in units of the baseline's plan; nan without one
 
+    @property
+    def is_call(self):
+        return self.status in CALLS
 
-def judge(a, b, interleaved=True, between=0.0, no_candle="", other_card=False):
+
+@dataclass(frozen=True)
+class Change:
+    """One figure of both sides, judged: `least` is LEAST_CHANGE of another kind of measurement, `most` its MOST_THRESHOLD."""
+
+    ratio: float
+    low: float
+    high: float
+    noise: float
+    least: float = LEAST_CHANGE
+    most: float = MOST_THRESHOLD
+
+    @property
+    def threshold(self):
+        return max(self.least, NOISE_FACTOR * self.noise)
+
+    @property
+    def side(self):
+        """SLOW or FAST by interval and threshold both, else SAME."""
+        excludes_1 = self.low > 1 or self.high < 1
+        return side_of(self.ratio, self.threshold) if excludes_1 else SAME
+
+    @property
+    def is_none(self):
+        """Returns True if the interval excludes a change of `threshold`, which is at most `most`."""
+        small = 1 / (1 + self.threshold) <= self.low and self.high <= 1 + self.threshold
+        return small and self.threshold <= self.most
+
+
+def judge(a, b, interleaved=True, no_candle="", other_card=False):
     """The verdict on Repetitions `a` and `b`.
 
-    interleaved: a[i] and b[i] were measured next to each other, so the ratio is the median of the pairwise ratios.
-    between: standard error of the ratio that the repetitions cannot show (BETWEEN_RECORDS).
+    interleaved: a[i] and b[i] were measured next to each other, so the ratio is the median of the pairwise ratios; else in
+        two records.
     no_candle: if not interleaved, the reason why no time of a baseline's plan replaces interleaving; "" with a candle.
     other_card: measured on two cards of one model; a change that the candle shows too is the card's.
     """
@@ -96,23 +129,14 @@ def judge(a, b, interleaved=True, between=0.0, no_candle="", other_card=False):
         return Verdict(AMBIGUOUS, f"not interleaved: {len(a.seconds)} repetitions of A, {len(b.seconds)} of B")
 
     least = (a.rounding, b.rounding)
-    time = _Change(a.seconds, b.seconds, interleaved, between, least)
-    cycles = _Change(a.cycles, b.cycles, interleaved, between, least)
+    time = _change(a.seconds, b.seconds, interleaved, least)
+    cycles = _change(a.cycles, b.cycles, interleaved, least)
     candle = None
     if not interleaved and not no_candle:
-        candle = _Change(_over(a.seconds, a.candle), _over(b.seconds, b.candle), False, between, least)
-    status, reason = _decide(a, b, time, cycles, candle, interleaved, no_candle, other_card)
-    return Verdict(
-        status,
-        reason,
-        time.ratio,
-        time.low,
-        time.high,
-        time.noise,
-        time.threshold,
-        cycles.ratio,
-        candle.ratio if candle else math.nan,
-    )
+        candle = _change(_over(a.seconds, a.candle), _over(b.seconds, b.candle), False, least)
+    status, reason = _decide(a, b, time, cycles, candle, no_candle, other_card)
+    figures = (time.ratio, time.low, time.high, time.noise, time.threshold, cycles.ratio)
+    return Verdict(status, reason, *figures, candle.ratio if candle else math.nan)
 
 
 def settled(first, second, both):
@@ -123,8 +147,8 @@ def settled(first, second, both):
     agreement of two independent runs is no coincidence. If the first run was AMBIGUOUS, `both` decides; it is SLOW or
     FAST only if each run by itself points in that direction.
     """
-    called = first.status if first.status in (SLOW, FAST) else both.status
-    if called not in (SLOW, FAST) or both.status in (MISSING, UNTRUSTED):
+    called = first.status if first.is_call else both.status
+    if called not in CALLS or both.status in (MISSING, UNTRUSTED):
         return both
     excludes_1 = second.low > 1 if called == SLOW else second.high < 1
     points = {side_of(ratio, LEAST_CHANGE) for run in (first, second) for ratio in (run.ratio, run.cycles_ratio)}
@@ -132,11 +156,6 @@ def settled(first, second, both):
         return both if both.status == called else first
     reason = f"not confirmed: {percent(first.ratio)}, in a second run {percent(second.ratio)}"
     return replace(both, status=AMBIGUOUS, reason=reason)
-
-
-def pooled(first, second):
-    """Repetitions of two runs, concatenated."""
-    return Repetitions(first.seconds + second.seconds, first.cycles + second.cycles)
 
 
 def typical(samples):
@@ -206,50 +225,36 @@ def percent(ratio):
     return f"{100 * (ratio - 1):+.1f} %"
 
 
-class _Change:
-    """Ratio B / A of one figure (time, cycles, or time over the candle), with interval, noise and threshold."""
-
-    def __init__(self, a, b, paired, between, least):
-        if paired:
-            ratios = [y / x for x, y in zip(a, b)]
-            self.ratio = statistics.median(ratios)
-            self.low, self.high = median_interval(ratios)
-        else:
-            self.ratio = statistics.median(b) / statistics.median(a)
-            self.low, self.high = ratio_interval(a, b)
-        errors = [max(standard_error(side), floor) for side, floor in zip((a, b), least)]
-        self.noise = math.sqrt(errors[0] ** 2 + errors[1] ** 2 + between**2)
-        self.threshold = max(LEAST_CHANGE, NOISE_FACTOR * self.noise)
-
-    @property
-    def side(self):
-        """SLOW or FAST if the interval excludes 1 and the ratio exceeds the threshold, else SAME."""
-        side = side_of(self.ratio, self.threshold)
-        excludes_1 = self.low > 1 or self.high < 1
-        return side if excludes_1 else SAME
-
-    @property
-    def is_none(self):
-        """Returns True if the interval excludes a change of `threshold`, which is at most MOST_THRESHOLD."""
-        small = 1 / (1 + self.threshold) <= self.low and self.high <= 1 + self.threshold
-        return small and self.threshold <= MOST_THRESHOLD
-
-    def __str__(self):
-        return f"{percent(self.ratio)} [{percent(self.low)} .. {percent(self.high)}]"
+def told(change):
+    """The ratio and the interval of a Change or a Verdict."""
+    return f"{percent(change.ratio)} [{percent(change.low)} .. {percent(change.high)}]"
 
 
-def _decide(a, b, time, cycles, candle, interleaved, no_candle, other_card):
+def of_pairs(ratios, noise, **bounds):
+    """The Change of sides that were measured next to each other."""
+    return Change(statistics.median(ratios), *median_interval(ratios), noise, **bounds)
+
+
+def _change(a, b, interleaved, least):
+    errors = [max(standard_error(side), floor) for side, floor in zip((a, b), least)]
+    noise = math.sqrt(errors[0] ** 2 + errors[1] ** 2 + (0 if interleaved else BETWEEN_RECORDS**2))
+    if interleaved:
+        return of_pairs([y / x for x, y in zip(a, b)], noise)
+    return Change(statistics.median(b) / statistics.median(a), *ratio_interval(a, b), noise)
+
+
+def _decide(a, b, time, cycles, candle, no_candle, other_card):
     split = _bimodal(a, b, time)
     if split:
         return AMBIGUOUS, split
     if other_card and candle and candle.is_none:
         return SAME, ""
     if time.side != SAME:
-        return _call(time, cycles, candle, interleaved, no_candle)
+        return _call(time, cycles, candle, no_candle)
     if time.threshold > MOST_THRESHOLD:
         return AMBIGUOUS, f"too noisy: no change below {100 * time.threshold:.1f} % would show"
     if not time.is_none:
-        return AMBIGUOUS, f"undecided: {time} against a threshold of {100 * time.threshold:.1f} %"
+        return AMBIGUOUS, f"undecided: {told(time)} against a threshold of {100 * time.threshold:.1f} %"
     if candle and candle.side != SAME:
         return AMBIGUOUS, (
             f"its time is the same, but against the baseline's plan, sampled in turn, it changed by "
@@ -274,7 +279,7 @@ def _bimodal(a, b, time):
     return ""
 
 
-def _call(time, cycles, candle, interleaved, no_candle):
+def _call(time, cycles, candle, no_candle):
     """(status, reason) for a change in time: SLOW or FAST only if cycles, and between records the candle, agree."""
     if side_of(cycles.ratio, time.threshold) != time.side:
         clock = cycles.ratio / time.ratio
@@ -282,13 +287,11 @@ def _call(time, cycles, candle, interleaved, no_candle):
         if abs(clock - 1) < LEAST_CLOCK_CHANGE:
             return AMBIGUOUS, f"cycles do not confirm it: {what}"
         return AMBIGUOUS, f"the SM clock {'fell' if clock < 1 else 'rose'} {100 * abs(clock - 1):.1f} %: {what}"
-    if interleaved:
-        return time.side, ""
     if no_candle:
         return AMBIGUOUS, f"{percent(time.ratio)}, but not interleaved and {no_candle}: --live decides"
-    if candle.side != time.side:
+    if candle and candle.side != time.side:
         return AMBIGUOUS, (
-            f"{percent(time.ratio)}, but against the baseline's plan, sampled in turn, {candle}: --live decides"
+            f"{percent(time.ratio)}, but against the baseline's plan, sampled in turn, {told(candle)}: --live decides"
         )
     return time.side, ""
 

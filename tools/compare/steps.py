@@ -4,9 +4,11 @@ results/SCHEMA.md).
 A repetition is a round. A round replays every side twice, in order and in reverse, so that drift hits all sides alike.
 Each further side is compared with the first, A, by the median of the ratios per round and its bootstrap interval. The
 rule of kernels (rule.py) compares separate processes, whose memory placement differs each time; here all sides share
-one process, a step apart.
+one process, a step apart: the ratios' own noise counts, a smaller change is called, and a wide threshold does not rule
+out SAME.
 """
 
+import math
 import statistics
 from collections import Counter
 
@@ -48,39 +50,36 @@ def _verdict(a, b):
     a_us, b_us = _rounds(a), _rounds(b)
     ratios = [y / x for x, y in zip(a_us, b_us)]
     differences = [y - x for x, y in zip(a_us, b_us)]
-    ratio, (low, high) = statistics.median(ratios), rule.median_interval(ratios)
     us_low, us_high = rule.median_interval(differences)
     enough = len(ratios) >= rule.LEAST_REPETITIONS
-    threshold = max(LEAST_CHANGE, rule.NOISE_FACTOR * rule.standard_error(ratios)) if enough else None
-    status, reason = _status(a, b, ratio, low, high, threshold)
+    noise = rule.standard_error(ratios) if enough else math.nan
+    change = rule.of_pairs(ratios, noise, least=LEAST_CHANGE, most=math.inf)
+    status, reason = _status(a, b, change, enough)
     return {
         "status": status,
         "reason": reason,
-        "ratio": ratio,
-        "low": low,
-        "high": high,
-        "threshold": threshold,
+        "ratio": change.ratio,
+        "low": change.low,
+        "high": change.high,
+        "threshold": change.threshold if enough else None,
         "us": statistics.median(differences),
         "us_low": us_low,
         "us_high": us_high,
     }
 
 
-def _status(a, b, ratio, low, high, threshold):
+def _status(a, b, change, enough):
     for side in (a, b):
         first, last = side["losses"]
         if first != last:
             return rule.UNTRUSTED, f"a race: the loss of {side['name']} was {first:.6g}, after its replays {last:.6g}"
     if abs(b["losses"][0] / a["losses"][0] - 1) > LOSS_TOLERANCE:
         return rule.UNTRUSTED, f"the losses are {a['losses'][0]:.6g} and {b['losses'][0]:.6g}: one side is wrong"
-    if threshold is None:
+    if not enough:
         return rule.AMBIGUOUS, f"too few rounds: at least {rule.LEAST_REPETITIONS} are needed"
-    side = rule.side_of(ratio, threshold)
-    if side != rule.SAME and (low > 1 or high < 1):
-        return side, ""
-    if 1 / (1 + threshold) <= low and high <= 1 + threshold:
-        return rule.SAME, ""
-    return rule.AMBIGUOUS, f"undecided against a threshold of {100 * threshold:.2f} %: more --rounds"
+    if change.side != rule.SAME or change.is_none:
+        return change.side, ""
+    return rule.AMBIGUOUS, f"undecided against a threshold of {100 * change.threshold:.2f} %: more --rounds"
 
 
 def _rounds(side):

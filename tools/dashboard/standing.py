@@ -38,8 +38,7 @@ def rows(root, series, records):
 def promoted(root, device, dated=()):
     """{(path, dtype): its row} of the promotion table, from the lines whose problem is in the layer's sets of tables.
     `dated`: (device, path, problem, version's label) of results that may not be of today's machine code."""
-    file = promotion.file_of(root, device)
-    table = promotion.parse(file.read_text(encoding="utf-8"), file) if file.exists() else {}
+    _, _, table = promotion.table_of(root, device)
     sets, lines = {}, {}
     for (path, problem), cells in table.items():
         layer = path.split("/")[0]

@@ -19,28 +19,19 @@ _DTYPES = ("bf16", "fp16", "tf32", "fp32")  # order of preference: tensor-core d
 
 def main(arguments):
     options = _parse(arguments)
-    if options.diff and all(isinstance(side, Path) for side in options.diff):
-        _print_difference([record.read(side) for side in options.diff])
-        return 0
-    profiler = _Profiler(options)
-    if not options.diff:
-        data, files, raw = profiler.profile(options.version)
-        print(show.profile(data, files, raw if options.full else ()))
-        return 0
+    sides = options.diff or [options.version]
+    profiler = None if all(isinstance(side, Path) for side in sides) else _Profiler(options, sides)
     profiles = []
-    for side in options.diff:
+    for side in sides:
         if isinstance(side, Path):
             profiles.append(record.read(side))
             continue
         data, files, raw = profiler.profile(side)
-        print(show.profile(data, files, raw if options.full else ()) + "\n", flush=True)
+        print(show.profile(data, files, raw if options.full else ()) + "\n" * bool(options.diff), flush=True)
         profiles.append(data)
-    _print_difference(profiles)
+    if options.diff:
+        print(show.difference(*map(record.side, profiles), record.UNITS))
     return 0
-
-
-def _print_difference(profiles):
-    print(show.difference(*(record.side(profile) for profile in profiles), record.UNITS))
 
 
 def _parse(arguments):
@@ -111,38 +102,26 @@ def _problem_line(layer, text):
 class _Profiler:
     """Profiles versions of one pass: holds ncu, the program and the options that they share."""
 
-    def __init__(self, options):
+    def __init__(self, options, sides):
         self.options = options
+        self.versions = [side for side in sides if isinstance(side, listing.Version)]
         name, why = device.gpu()
         if name is None:
             raise Failure(f"profile needs a GPU: {why}")
         self.ncu = ncu.find()
         self.ncu_version = ncu.version(self.ncu)
         say.line(f"{PRESET} build ({name}), ncu {self.ncu_version or '(unknown version)'}: {self.ncu}")
-        sides = options.diff or [options.version]
-        self.program = _built(options.chosen, [side for side in sides if isinstance(side, listing.Version)])
+        self.program = _built(options.chosen, self.versions)
 
     def profile(self, version):
         """Profiles a listing.Version, keeps the files. Returns (profile, files, [(kernel's name, raw metrics)])."""
         problem = self._problem(version)
         with tempfile.TemporaryDirectory(prefix="ladder-profile-") as folder:
             report, launch, log = (Path(folder) / name for name in ("launch.ncu-rep", "launch.json", "ncu.log"))
-            program = [
-                str(self.program),
-                "--pass",
-                self.options.chosen.name,
-                "--version",
-                str(version.number),
-                "--problem",
-                problem,
-                "--seed",
-                str(self.options.seed),
-                "--once",
-                "--record",
-                str(launch),
-            ]
-            if self.options.dtype:
-                program[-3:-3] = ["--dtype", self.options.dtype]
+            program = [str(self.program), "--pass", self.options.chosen.name, "--version", str(version.number)]
+            program += ["--problem", problem, "--seed", str(self.options.seed)]
+            program += ["--dtype", self.options.dtype] if self.options.dtype else []
+            program += ["--once", "--record", str(launch)]
             ncu.profile(self.ncu, self.options.chosen.layer, program, report, log)
             try:
                 launched = json.loads(launch.read_text(encoding="utf-8"))
@@ -178,10 +157,7 @@ class _Profiler:
 
     def _preferred(self, version):
         """The version's dtypes in order of preference; in a comparison, dtypes of both versions come first."""
-        shared = set(version.dtypes)
-        for side in self.options.diff or []:
-            if isinstance(side, listing.Version):
-                shared &= set(side.dtypes)
+        shared = set.intersection(*(set(each.dtypes) for each in self.versions))
         return sorted(version.dtypes, key=lambda dtype: (dtype not in shared, _DTYPES.index(dtype)))
 
 

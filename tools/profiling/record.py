@@ -29,14 +29,8 @@ def make(launch, kernels, ncu_version, command):
             "schema": SCHEMA,
             "created": launch["created"],
             "command": command,
-            "environment": launch["environment"],
-            "seed": launch["seed"],
-            "layer": result["layer"],
-            "pass": result["pass"],
-            "version": result["version"],
-            "idea": result["idea"],
-            "problem": result["problem"],
-            "dtype": result["dtype"],
+            **{name: launch[name] for name in ("environment", "seed")},
+            **{name: result[name] for name in ("layer", "pass", "version", "idea", "problem", "dtype")},
             "lower_bound_seconds": lower_bound,
             "min_bytes": result["min_read_bytes"] + result["min_write_bytes"],
         }
@@ -144,14 +138,5 @@ def name(profile):
     environment = profile["environment"]
     words = [word for word in profile["problem"].split() if word != profile["dtype"]]
     sha = (environment.get("commit") or "unknown")[:7] + ("_dirty" if environment.get("dirty") else "")
-    return "_".join(
-        [
-            profile["created"][:10],
-            sha,
-            profile["layer"],
-            profile["pass"],
-            f"v{profile['version']:02d}",
-            profile["dtype"],
-            "-".join(words),
-        ]
-    )
+    version = f"{profile['layer']}_{profile['pass']}_v{profile['version']:02d}"
+    return "_".join([profile["created"][:10], sha, version, profile["dtype"], "-".join(words)])

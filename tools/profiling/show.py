@@ -28,11 +28,8 @@ _ROWS = [
 ]
 _TOP_STALLS = 3
 _MARKED = 6  # largest changes that a comparison marks
-_CONSEQUENCES = (
-    "... over the lower bound",
-    "... of its wavefronts",
-    "waves",
-)  # rows that follow from another row, so a comparison does not mark them
+# Rows that follow from another row, so a comparison does not mark them.
+_CONSEQUENCES = ("... over the lower bound", "... of its wavefronts", "waves")
 NOT_A_TIME = "a duration under ncu is no benchmark time: each kernel runs alone, many times over, its caches flushed"
 
 
@@ -104,16 +101,8 @@ def _table(kernels):
             for figure in ("sm", "dram", "l2", "tensor", "fma", "occupancy")
         )
         stall = longest["stalls"][0]["reason"] if longest["stalls"] else "-"
-        rows.append(
-            (
-                name.split("<")[0],
-                str(len(runs)),
-                value(time, "s"),
-                value(100 * time / whole if whole else None, "%"),
-                *percents,
-                stall,
-            )
-        )
+        share = value(100 * time / whole if whole else None, "%")
+        rows.append((name.split("<")[0], str(len(runs)), value(time, "s"), share, *percents, stall))
     return ["  " + line for line in aligned(rows, right=range(1, 10))]
 
 

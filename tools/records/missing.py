@@ -141,8 +141,7 @@ def _state(name, recorded, digests):
 
 def _in_step(root, results, device):
     """(path, version's number, problem) of the promotion table and of the newest budget of a training step."""
-    file = promotion.file_of(root, device)
-    table = promotion.parse(file.read_text(encoding="utf-8"), file) if file.exists() else {}
+    _, _, table = promotion.table_of(root, device)
     labels = [(path, cells[2], problem) for (path, problem), cells in table.items()]
     budget = train_budget.newest(results / device, "training-budget", train_budget.BUDGET)
     operations = [train_budget.Operation(budget, raw) for raw in budget["operations"]] if budget else []

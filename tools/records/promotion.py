@@ -69,13 +69,16 @@ class Promotion:
         return [line for line in difflib.ndiff(old, new) if line[:2] in ("- ", "+ ")]
 
 
-def file_of(root, device):
-    return Path(root) / "runtime" / "promoted" / f"{device}.txt"
-
-
 def devices(root):
     """Slugs of the devices that have a table."""
     return sorted(file.stem for file in (Path(root) / "runtime" / "promoted").glob("*.txt"))
+
+
+def table_of(root, device):
+    """The device's file, its text and its lines, {(pass, problem): cells}; "" and {} where there is none. Throws Failure."""
+    file = Path(root) / "runtime" / "promoted" / f"{device}.txt"
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    return file, text, parse(text, file)
 
 
 def promote(root, rows, device, problems=None):
@@ -84,9 +87,7 @@ def promote(root, rows, device, problems=None):
     `problems`: {layer: problem lines without dtype} restricts the promotion to these problems; other lines stay. None
     for all.
     """
-    file = file_of(root, device)
-    text = file.read_text(encoding="utf-8") if file.exists() else ""
-    present = parse(text, file)
+    file, text, present = table_of(root, device)
     cases, name = {}, device
     for row in rows:
         if row.record.device == device:
@@ -99,21 +100,27 @@ def promote(root, rows, device, problems=None):
     }
 
     table = {key: cells for key, cells in present.items() if not _is_chosen(*key, problems)}
-    changes, num_other_times = [], 0
-    for key in sorted({*cases, *(set(present) - set(table))}, key=order):
+    why = {}
+    for key in {*cases, *(set(present) - set(table))}:
         if key in present and _stays(present[key], cases.get(key, []), versions.get(key[0], {})):
             table[key] = present[key]
             continue
         candidates = _candidates(cases.get(key, []), versions.get(key[0], {}))
         incumbent = present[key][2] if key in present else ""
-        best = _winner(candidates, incumbent)
+        best = winner({label: _seconds(row) for label, row in candidates.items()}, incumbent)
         if best:
             table[key] = cells(candidates[best], best)
         if best != incumbent:
-            changes.append(Change(*key, incumbent, best, _why(candidates, incumbent, best)))
-        elif best and table[key] != present[key]:
-            num_other_times += 1
+            why[key] = _why(candidates, incumbent, best)
     head = _HEAD.format(name=name, device=device, margin=100 * MARGIN)
+    return promotion_of(device, file, text, present, head, table, why)
+
+
+def promotion_of(device, file, text, present, head, table, why):
+    """The Promotion from the lines `present` to `table`; `why` is {key: text} of the versions that change."""
+    labels = [{key: cells[2] for key, cells in lines.items()} for lines in (present, table)]
+    changes = [Change(*key, *(of.get(key, "") for of in labels), why[key]) for key in sorted(why, key=order)]
+    num_other_times = sum(key not in why and table[key] != cells for key, cells in present.items())
     return Promotion(device, file, text, head + body(table), len(table), changes, num_other_times)
 
 
@@ -164,13 +171,10 @@ def _seconds(row):
     return row.warm if row.warm > 0 else row.cold
 
 
-def _winner(candidates, incumbent):
-    """Label of the version to promote; "" without candidates."""
-    if not candidates:
-        return ""
-    best = min(candidates, key=lambda label: (_seconds(candidates[label]), label))
-    held = candidates.get(incumbent)
-    return incumbent if held and _seconds(held) <= (1 + MARGIN) * _seconds(candidates[best]) else best
+def winner(times, incumbent):
+    """Label to promote of {label: time}; "" if there is none. The incumbent stays if it takes at most MARGIN longer."""
+    best = min(times, key=lambda label: (times[label], label), default="")
+    return incumbent if incumbent in times and times[incumbent] <= (1 + MARGIN) * times[best] else best
 
 
 def _why(candidates, old, new):

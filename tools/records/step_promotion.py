@@ -12,8 +12,10 @@ line alone. Records apply in the order of their dates, so the newest decides.
 """
 
 import json
+import re
 import statistics
 from collections import defaultdict
+from dataclasses import replace
 
 from cli import json_file
 from compare import rule, steps
@@ -28,9 +30,7 @@ BUDGET = "ladder.budget/1"
 def promote(root, rows, device):
     """The promotion.Promotion by `device`'s records of steps. Throws BadRecord, Failure. `rows`: Results of
     record_files.read()."""
-    file = promotion.file_of(root, device)
-    text = file.read_text(encoding="utf-8") if file.exists() else ""
-    present = promotion.parse(text, file)
+    file, text, present = promotion.table_of(root, device)
     table, why = dict(present), {}
     times = {(row.path, row.problem, row.version): row for row in rows if row.record.device == device}
     for record, settled in read(root, device):
@@ -39,15 +39,11 @@ def promote(root, rows, device):
             if version:
                 table[key] = _cells(key, label, times.get((*key, version.number)), record)
                 why[key] = f"{told} in the step, {table[key][-1]}"
-    changes = [
-        promotion.Change(*key, present[key][2], table[key][2], why[key])
-        for key in sorted(why, key=promotion.order)
-        if table[key][2] != present[key][2]
-    ]
-    changed = {(change.path, change.problem) for change in changes}
-    table = {key: table[key] if key in changed else present[key] for key in present}
-    new = _head(text) + promotion.body(table) if changes else text
-    return promotion.Promotion(device, file, text, new, len(table), changes, 0)
+    why = {key: words for key, words in why.items() if table[key][2] != present[key][2]}
+    table = {key: table[key] if key in why else present[key] for key in present}
+    head = re.match(r"(#.*\n?)*", text)[0]
+    made = promotion.promotion_of(device, file, text, present, head, table, why)
+    return made if why else replace(made, new=text)
 
 
 def read(root, device):
@@ -76,8 +72,8 @@ def read(root, device):
 
 def _by_comparison(table, decided):
     for winner, loser, told in decided:
-        for key, label in _differing(winner, loser):
-            if key in table and table[key][2] == loser[key]:
+        for key, label in winner.items():
+            if key in table and loser.get(key, label) != label and table[key][2] == loser[key]:
                 yield key, label, told
 
 
@@ -99,10 +95,10 @@ def _by_budgets(table, budgets):
                 measured[key][label].append(us)
     for key, versions in measured.items():
         times = {label: statistics.fmean(us) for label, us in versions.items()}
-        best = min(times, key=times.get)
-        standing = times.get(table[key][2]) if key in table else None
-        if standing and times[best] < standing * (1 - promotion.MARGIN):
-            yield key, best, f"{standing:.1f} -> {times[best]:.1f} us"
+        standing = table[key][2] if key in table else ""
+        best = promotion.winner(times, standing)
+        if standing in times and best != standing:
+            yield key, best, f"{times[standing]:.1f} -> {times[best]:.1f} us"
 
 
 def _decided(record):
@@ -110,7 +106,7 @@ def _decided(record):
     Skips sides that differ in switches too."""
     first, *others = record["sides"]
     for side, verdict in zip(others, record["verdicts"]):
-        if _switches(side) != _switches(first) or verdict["status"] not in (rule.FAST, rule.SLOW):
+        if _switches(side) != _switches(first) or verdict["status"] not in rule.CALLS:
             continue
         a, b = ({(each["pass"], each["problem"]): each["version"] for each in of["versions"]} for of in (first, side))
         winner, loser = (b, a) if verdict["status"] == rule.FAST else (a, b)
@@ -122,16 +118,6 @@ def _switches(side):
     return {word for word in side["name"].split(",") if "/" not in word.partition("=")[0]}
 
 
-def _differing(winner, loser):
-    return [(key, label) for key, label in winner.items() if loser.get(key, label) != label]
-
-
 def _cells(key, label, row, record):
     cells = promotion.cells(row, label) if row else (*key, label, *["-"] * 5)
     return (*cells[:-1], record["commit"][:7] + "+" * record["dirty"] + promotion.STEP_MARK)
-
-
-def _head(text):
-    """The comment lines at the start of the table."""
-    lines = text.splitlines(keepends=True)
-    return "".join(lines[: next((at for at, line in enumerate(lines) if not line.startswith("#")), len(lines))])
