@@ -216,7 +216,7 @@ TEST_P(TrainStep, NothingIsJoinedThatCanBeReadInParts) {
   Tiny promoted(GetParam());
   EXPECT_EQ(joins(promoted), GetParam() == Dtype::bf16 ? 0 : blocks);
   if (GetParam() != Dtype::bf16) return;
-  Tiny joined(GetParam(), 1, false, "groupnorm/forward=v08");
+  Tiny joined(GetParam(), 1, false, "groupnorm/forward=v06");
   EXPECT_EQ(joins(joined), blocks);
   const Outcome expected = outcome(joined, joined.run());
   const Outcome found = outcome(promoted, promoted.run());
