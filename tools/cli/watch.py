@@ -8,7 +8,21 @@ import time
 from . import paths, run, say, tools
 
 FLAG = "--watch"
-_FOLDERS = ("bench", "cmake", "core", "dev", "io", "nn", "reference", "runtime", "tests", "tools", "train")
+_FOLDERS = (
+    "bench",
+    "cmake",
+    "core",
+    "dev",
+    "io",
+    "nn",
+    "policy",
+    "python",
+    "reference",
+    "runtime",
+    "tests",
+    "tools",
+    "train",
+)
 _KINDS = (".cu", ".h", ".cpp", ".py", ".txt", ".cmake", ".json")
 _SECONDS = 0.2
 _TO_END = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)  # those that run.passed_on() passes on
