@@ -72,8 +72,9 @@ def _lacks(build, target):
     said = cache.read_text(encoding="utf-8").splitlines() if cache.exists() else []
     if "LADDER_WERROR:BOOL=ON" not in said or "LADDER_WITHOUT:STRING=" not in said:
         return f"build/{build} is not a build of everything with warnings as errors"
-    done = subprocess.run([tools.ninja(), "-C", cache.parent, "-n", target], capture_output=True, text=True)
-    return "" if "no work to do" in done.stdout else f"build/{build} is not up to date: ninja {target}"
+    done = subprocess.run([tools.ninja(), "-C", cache.parent, target], capture_output=True, text=True)
+    built = done.returncode != 0 or re.search(r"Building \w+ object", done.stdout)
+    return f"build/{build} was not up to date: build and check it again" if built else ""
 
 
 def main(arguments):
