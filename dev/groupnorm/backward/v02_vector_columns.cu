@@ -7,7 +7,7 @@
 // Needs:  nothing; single elements where c is no multiple of a vector; a workspace of two floats a channel and group of
 //         every image.
 
-#include "dev/groupnorm/gradient_columns.h"
+#include "dev/groupnorm/columns/gradient_columns.h"
 #include "dev/groupnorm/parameter_gradients.h"
 
 namespace ladder::groupnorm {

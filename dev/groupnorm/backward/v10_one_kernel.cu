@@ -11,7 +11,7 @@
 
 #include "dev/common/quads.h"
 #include "dev/groupnorm/gradient_terms.h"
-#include "dev/groupnorm/image_plan.h"
+#include "dev/groupnorm/whole_images/image_plan.h"
 #include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/cp_async.h"
 #include "dev/ptx/grid_dependency.h"

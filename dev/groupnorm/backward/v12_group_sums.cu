@@ -12,7 +12,7 @@
 //         every image.
 
 #include "dev/common/staggered_start.h"
-#include "dev/groupnorm/group_sums.h"
+#include "dev/groupnorm/dz/group_sums.h"
 #include "dev/ptx/cache_policy.h"
 #include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/grid_dependency.h"

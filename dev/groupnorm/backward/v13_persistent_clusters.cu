@@ -10,8 +10,8 @@
 // Shared memory of a block: its slab (SlabLayout, dz_slab.h), then the constants and sums (GroupSums, group_sums.h).
 
 #include "dev/common/staggered_start.h"
-#include "dev/groupnorm/group_sums.h"
-#include "dev/groupnorm/persistent_slabs.h"
+#include "dev/groupnorm/dz/group_sums.h"
+#include "dev/groupnorm/dz/persistent_slabs.h"
 #include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/grid_dependency.h"
 

@@ -11,8 +11,8 @@
 // Needs:  what v13 does; fp32 parameters, and gamma and beta for the sum of dx.
 
 #include "dev/common/staggered_start.h"
-#include "dev/groupnorm/group_sums.h"
-#include "dev/groupnorm/persistent_slabs.h"
+#include "dev/groupnorm/dz/group_sums.h"
+#include "dev/groupnorm/dz/persistent_slabs.h"
 #include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/grid_dependency.h"
 

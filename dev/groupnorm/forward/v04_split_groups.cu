@@ -9,7 +9,7 @@
 #include <algorithm>
 
 #include "core/backend.h"
-#include "dev/groupnorm/normalise_columns.h"
+#include "dev/groupnorm/columns/normalise_columns.h"
 
 namespace ladder::groupnorm {
 namespace {

@@ -6,7 +6,7 @@
 //         narrow.
 // Needs:  whole vectors in a pixel and in some number of groups; a slab of 192 KB at most; sm_80.
 
-#include "dev/groupnorm/slab_normalise.h"
+#include "dev/groupnorm/slab/slab_normalise.h"
 #include "dev/ptx/cp_async.h"
 
 namespace ladder::groupnorm {

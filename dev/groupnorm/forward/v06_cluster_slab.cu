@@ -5,7 +5,7 @@
 //         it, and a cluster's blocks start together.
 // Needs:  whole vectors in a pixel and in some number of groups; a slab of 8 x 64 KB at most; sm_90a's clusters.
 
-#include "dev/groupnorm/slab_normalise.h"
+#include "dev/groupnorm/slab/slab_normalise.h"
 #include "dev/ptx/cp_async.h"
 
 namespace ladder::groupnorm {

@@ -11,11 +11,11 @@
 #include <cfloat>
 
 #include "core/occupancy.h"
-#include "dev/groupnorm/cluster_exchange.h"
-#include "dev/groupnorm/normalised_stores.h"
 #include "dev/groupnorm/parameters.h"
 #include "dev/groupnorm/parts_of_x.h"
-#include "dev/groupnorm/tensor_core_sums.h"
+#include "dev/groupnorm/tensor_core/cluster_exchange.h"
+#include "dev/groupnorm/tensor_core/normalised_stores.h"
+#include "dev/groupnorm/tensor_core/tensor_core_sums.h"
 #include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/cp_async.h"
 #include "dev/ptx/grid_dependency.h"

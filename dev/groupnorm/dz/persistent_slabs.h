@@ -1,7 +1,7 @@
 // Persistent clusters (v13 and v14): the order of a cluster's slabs, and a thread's copies of a slab.
 #pragma once
 
-#include "dev/groupnorm/dz_slab.h"
+#include "dev/groupnorm/dz/dz_slab.h"
 #include "dev/ptx/cache_policy.h"
 
 namespace ladder::groupnorm::dz_kept {

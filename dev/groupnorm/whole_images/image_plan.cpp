@@ -1,4 +1,4 @@
-#include "dev/groupnorm/image_plan.h"
+#include "dev/groupnorm/whole_images/image_plan.h"
 
 #include <algorithm>
 #include <limits>

@@ -3,7 +3,7 @@
 // element, m2).
 #pragma once
 
-#include "dev/groupnorm/columns.h"
+#include "dev/groupnorm/columns/columns.h"
 #include "dev/groupnorm/statistics.h"
 
 namespace ladder::groupnorm {

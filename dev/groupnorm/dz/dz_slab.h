@@ -3,7 +3,7 @@
 #pragma once
 
 #include "dev/common/quad_rows.h"
-#include "dev/groupnorm/dz_plan.h"
+#include "dev/groupnorm/dz/dz_plan.h"
 #include "dev/groupnorm/gradient.h"
 #include "dev/ptx/cp_async.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "dev/groupnorm/activation.h"
-#include "dev/groupnorm/slab_statistics.h"
+#include "dev/groupnorm/slab/slab_statistics.h"
 
 namespace ladder::groupnorm {
 

@@ -4,7 +4,7 @@
 #include "core/numeric.h"
 #include "dev/common/lane_sums.h"
 #include "dev/common/vectors.h"
-#include "dev/groupnorm/tensor_core_slab.h"
+#include "dev/groupnorm/tensor_core/tensor_core_slab.h"
 #include "dev/ptx/ldmatrix.h"
 #include "dev/ptx/mma.h"
 

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "core/occupancy.h"
-#include "dev/groupnorm/slab.h"
+#include "dev/groupnorm/slab/slab.h"
 #include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/maximum.h"
 #include "dev/ptx/st_shared_cluster.h"

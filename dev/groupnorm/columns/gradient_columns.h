@@ -1,7 +1,7 @@
 // The backward pass by columns, in kernels that each read x and dy.
 #pragma once
 
-#include "dev/groupnorm/columns.h"
+#include "dev/groupnorm/columns/columns.h"
 #include "dev/groupnorm/gradient_terms.h"
 
 namespace ladder::groupnorm {

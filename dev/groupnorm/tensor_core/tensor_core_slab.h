@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "core/device.h"
-#include "dev/groupnorm/tensor_core_plan.h"
+#include "dev/groupnorm/tensor_core/tensor_core_plan.h"
 #include "dev/ptx/mbarrier.h"
 
 namespace ladder::groupnorm::tensor_core {

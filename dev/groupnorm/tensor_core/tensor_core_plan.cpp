@@ -1,4 +1,4 @@
-#include "dev/groupnorm/tensor_core_plan.h"
+#include "dev/groupnorm/tensor_core/tensor_core_plan.h"
 
 #include <algorithm>
 #include <bit>

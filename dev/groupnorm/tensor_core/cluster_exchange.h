@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/device.h"
-#include "dev/groupnorm/tensor_core_slab.h"
+#include "dev/groupnorm/tensor_core/tensor_core_slab.h"
 #include "dev/ptx/st_async.h"
 
 namespace ladder::groupnorm::tensor_core {

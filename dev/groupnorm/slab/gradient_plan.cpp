@@ -1,4 +1,4 @@
-#include "dev/groupnorm/gradient_plan.h"
+#include "dev/groupnorm/slab/gradient_plan.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "dev/groupnorm/dz_plan.h"
+#include "dev/groupnorm/dz/dz_plan.h"
 
 #include <algorithm>
 #include <bit>

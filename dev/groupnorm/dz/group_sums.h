@@ -2,8 +2,8 @@
 // channel to the channel's owner, the block of rank channel % cluster.
 #pragma once
 
-#include "dev/groupnorm/dz_slab.h"
-#include "dev/groupnorm/flagged_rows.h"
+#include "dev/groupnorm/dz/dz_slab.h"
+#include "dev/groupnorm/dz/flagged_rows.h"
 #include "dev/ptx/st_async.h"
 
 namespace ladder::groupnorm::dz_kept {
