@@ -4,7 +4,7 @@
 #include "dev/groupnorm/dz/dz_slab.h"
 #include "dev/ptx/cache_policy.h"
 
-namespace ladder::groupnorm::dz_kept {
+namespace ladder::groupnorm::resident_dz {
 
 // Room for four blocks of 128 threads or three of 192. At 640 threads, five warps in each quarter of an SM, a thread
 // has 96 registers.
@@ -14,27 +14,27 @@ inline constexpr int kPersistentThreadsPerSm = 640;
 // the kernel needs no division.
 struct Rounds {
   int slabs = 0;
-  int chunks = 0;     // of an image
-  int clusters = 0;   // of the grid, and the distance to a cluster's next slab, in slabs
-  int images_on = 0;  // the same distance in images
-  int chunks_on = 0;  // plus chunks
+  int chunks = 0;       // of an image
+  int clusters = 0;     // of the grid, and the distance to a cluster's next slab, in slabs
+  int images_step = 0;  // the same distance in images
+  int chunks_step = 0;  // plus chunks
 };
 
-inline Rounds rounds_of(const Problem& p, const Plan& plan, int resident_clusters) {
+inline Rounds rounds_of(const Problem& p, const DzPlan& plan, int resident_clusters) {
   const int chunks = p.c / plan.chunk;
   const int slabs = p.n * chunks;
   const int clusters = std::min(slabs, resident_clusters);
   return {.slabs = slabs,
           .chunks = chunks,
           .clusters = clusters,
-          .images_on = clusters / chunks,
-          .chunks_on = clusters % chunks};
+          .images_step = clusters / chunks,
+          .chunks_step = clusters % chunks};
 }
 
-// Moves `place` to the cluster's next slab.
-__device__ __forceinline__ void advance(const Rounds& rounds, Place& place) {
-  place.image += rounds.images_on, place.chunk += rounds.chunks_on;
-  if (place.chunk >= rounds.chunks) place.chunk -= rounds.chunks, ++place.image;
+// Moves `tile` to the cluster's next slab.
+__device__ __forceinline__ void advance(const Rounds& rounds, DzOffset& tile) {
+  tile.image += rounds.images_step, tile.chunk += rounds.chunks_step;
+  if (tile.chunk >= rounds.chunks) tile.chunk -= rounds.chunks, ++tile.image;
 }
 
 // Copies of a slab by one thread: every other one of the vectors of x and dy that it shares with its neighbour, one for
@@ -48,62 +48,62 @@ class Copies {
  public:
   static constexpr int kPairBytes = kStepsAtOnce * Layout::kStepBytes;  // from a pair of steps to the next
 
-  __device__ __forceinline__ Copies(const Problem& p, const Plan& plan, const Place& place)
-      : at_(place.image * p.h * p.w * p.c + channel(plan, place)),
-        pixel_(place.first + sharer(place.lane) * plan.rows) {
+  __device__ __forceinline__ Copies(const Problem& p, const DzPlan& plan, const DzOffset& tile)
+      : offset_(tile.image * p.h * p.w * p.c + channel(plan, tile)),
+        pixel_(tile.first_pixel + sharer(tile.lane_idx) * plan.pixel_rows) {
     if constexpr (kSplit) {
-      const int c = channel(plan, place);
-      x_at_ = c < p.split ? place.image * p.h * p.w * p.split + c
-                          : ~(place.image * p.h * p.w * (p.c - p.split) + c - p.split);
+      const int c = channel(plan, tile);
+      x_offset_ = c < p.split ? tile.image * p.h * p.w * p.split + c
+                              : ~(tile.image * p.h * p.w * (p.c - p.split) + c - p.split);
     }
   }
 
   // Byte offset of the thread's first vector of x in the warp's slab.
-  static __device__ __forceinline__ int place_of(int lane) {
-    return sharer(lane) * Layout::kStepBytes + lane / Layout::kSharers * 16;
+  static __device__ __forceinline__ int offset_of(int lane_idx) {
+    return sharer(lane_idx) * Layout::kStepBytes + lane_idx / Layout::kSharers * 16;
   }
-  __device__ __forceinline__ void start(const Problem& p, const Backward::Tensors& t, const Plan& plan,
-                                        const Place& place, unsigned char* to, ptx::CachePolicy policy) {
-    const int pixel = min(pixel_, place.end - 1);
-    const int from = at_ + pixel * p.c;
+  __device__ __forceinline__ void start(const Problem& p, const Backward::Tensors& t, const DzPlan& plan,
+                                        const DzOffset& tile, unsigned char* to, ptx::CachePolicy policy) {
+    const int pixel = min(pixel_, tile.end_pixel - 1);
+    const int from = offset_ + pixel * p.c;
     const T* x = static_cast<const T*>(t.x) + from;
     if constexpr (kSplit) {
-      x = x_at_ >= 0 ? static_cast<const T*>(t.x) + (x_at_ + pixel * p.split)
-                     : static_cast<const T*>(t.x_rest) + (~x_at_ + pixel * (p.c - p.split));
+      x = x_offset_ >= 0 ? static_cast<const T*>(t.x) + (x_offset_ + pixel * p.split)
+                         : static_cast<const T*>(t.x_rest) + (~x_offset_ + pixel * (p.c - p.split));
     }
     ptx::cp_async_16(to, x, true, policy);
-    ptx::cp_async_16(to + Layout::kDz, static_cast<const T*>(t.dy) + from, pixel_ < place.end, policy);
-    pixel_ += kStepsAtOnce * plan.rows;
+    ptx::cp_async_16(to + Layout::kDz, static_cast<const T*>(t.dy) + from, pixel_ < tile.end_pixel, policy);
+    pixel_ += kStepsAtOnce * plan.pixel_rows;
   }
 
  private:
-  static __device__ __forceinline__ int sharer(int lane) { return lane % Layout::kSharers; }
-  static __device__ __forceinline__ int channel(const Plan& plan, const Place& place) {
-    return place.chunk * plan.chunk + (place.column - sharer(place.lane)) * kQuad;
+  static __device__ __forceinline__ int sharer(int lane_idx) { return lane_idx % Layout::kSharers; }
+  static __device__ __forceinline__ int channel(const DzPlan& plan, const DzOffset& tile) {
+    return tile.chunk * plan.chunk + (tile.column - sharer(tile.lane_idx)) * kQuad;
   }
 
-  int at_;     // offset in [n, h, w, c] of the vector's column in the image's first pixel
-  int pixel_;  // of the next copies
+  int offset_;  // offset in [n, h, w, c] of the vector's column in the image's first pixel
+  int pixel_;   // of the next copies
   // kSplit: the same offset in x or, complemented (~), in x_rest. NOTE: a pointer and a pitch take two more registers,
   // which spill.
-  int x_at_ = 0;
+  int x_offset_ = 0;
 };
 
 // Starts all of a slab's copies, in two cp.async groups.
 template <class T, bool kSplit = false>
-__device__ __forceinline__ void load_slab(const Problem& p, const Backward::Tensors& t, const Plan& plan,
-                                          const Place& place, unsigned char* slab, ptx::CachePolicy policy) {
+__device__ __forceinline__ void load_slab(const Problem& p, const Backward::Tensors& t, const DzPlan& plan,
+                                          const DzOffset& tile, unsigned char* slab, ptx::CachePolicy policy) {
   using SlabCopies = Copies<T, kSplit>;
-  SlabCopies copies(p, plan, place);
-  unsigned char* to = slab + SlabCopies::place_of(place.lane);
-  int left = plan.half;
+  SlabCopies copies(p, plan, tile);
+  unsigned char* to = slab + SlabCopies::offset_of(tile.lane_idx);
+  int left = plan.first_steps;
 #pragma unroll 1
   for (int group = 0; group < 2; ++group) {
 #pragma unroll 4
-    for (; left > 0; left -= kStepsAtOnce, to += SlabCopies::kPairBytes) copies.start(p, t, plan, place, to, policy);
+    for (; left > 0; left -= kStepsAtOnce, to += SlabCopies::kPairBytes) copies.start(p, t, plan, tile, to, policy);
     ptx::cp_async_commit();
-    left = plan.steps - plan.half;
+    left = plan.steps - plan.first_steps;
   }
 }
 
-}  // namespace ladder::groupnorm::dz_kept
+}  // namespace ladder::groupnorm::resident_dz

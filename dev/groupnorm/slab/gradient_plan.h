@@ -1,7 +1,7 @@
 // The plans of kernels that keep x and dy of a slab: the pixels of a chunk of channels of an image, whole groups of them, by one
 // block or by the blocks of a cluster, which share out the pixels. gradient_plan.cpp chooses them.
 //
-// A thread has one column, a vector's channels, and every rows-th pixel. Groups need not align with vectors, a chunk does with
+// A thread has one column, a vector's channels, and every pixel_rows-th pixel. Groups need not align with vectors, a chunk does with
 // both.
 #pragma once
 
@@ -10,31 +10,37 @@
 
 namespace ladder::groupnorm {
 
-struct Slab {
-  int chunk = 0;    // channels; 0: the problem has no slab
-  int cluster = 1;  // blocks that share its pixels
-  int columns = 0;  // vectors of a pixel
-  int rows = 0;     // pixels that a block's threads take at a time
-  int each = 0;     // pixels of a block
+struct GradientSlab {
+  int chunk = 0;             // channels; 0: the problem has no slab
+  int cluster = 1;           // blocks that share its pixels
+  int columns = 0;           // 16-byte vectors of a pixel in the chunk
+  int pixel_rows = 0;        // pixels that a block's threads take per step
+  int pixels_per_block = 0;  // the last block may have fewer
 
-  __host__ __device__ int active() const { return columns * rows; }  // threads with a column
-  __host__ __device__ int steps() const { return ceil_div(each, rows); }
+  __host__ __device__ int active() const { return columns * pixel_rows; }  // threads with a column
+  __host__ __device__ int steps() const { return ceil_div(pixels_per_block, pixel_rows); }
 };
 
-inline unsigned slab_threads(const Slab& slab) { return static_cast<unsigned>(ceil_div(slab.active(), 32) * 32); }
-inline unsigned slab_blocks(const Problem& p, const Slab& slab) {
+inline unsigned slab_threads(const GradientSlab& slab) {
+  return static_cast<unsigned>(ceil_div(slab.active(), 32) * 32);
+}
+inline unsigned slab_blocks(const Problem& p, const GradientSlab& slab) {
   return static_cast<unsigned>(p.n) * (p.c / slab.chunk) * slab.cluster;
 }
 
 // Shared memory for the sums of a slab, in bytes: see SlabSums.
-__host__ __device__ inline int slab_scratch(const Slab& slab) { return ceil_div(slab.rows, 2) * slab.chunk / 2; }
-inline int slab_sums_bytes(const Slab& slab) { return slab_scratch(slab) * 16 + slab.chunk * (3 * 8 + 16); }
+__host__ __device__ inline int slab_scratch(const GradientSlab& slab) {
+  return ceil_div(slab.pixel_rows, 2) * slab.chunk / 2;
+}
+inline int slab_sums_bytes(const GradientSlab& slab) { return slab_scratch(slab) * 16 + slab.chunk * (3 * 8 + 16); }
 
 // x and dy in shared memory.
 inline constexpr int kSmemThreads = 256;
 inline constexpr int kSmemBlocksPerSm = 2;
 
-inline int slab_smem_bytes(const Slab& slab) { return slab.steps() * slab.active() * 2 * 16 + slab_sums_bytes(slab); }
-Slab plan_smem(const Problem& p);
+inline int slab_smem_bytes(const GradientSlab& slab) {
+  return slab.steps() * slab.active() * 2 * 16 + slab_sums_bytes(slab);
+}
+GradientSlab plan_smem(const Problem& p);
 
 }  // namespace ladder::groupnorm

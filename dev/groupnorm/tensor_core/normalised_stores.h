@@ -42,8 +42,8 @@ struct Output<T, Silu> : Output<float, Silu> {
 // Normalises the thread's vectors of column `column` and stores them in y. The vectors lie plan.threads vectors apart
 // in the slab, in [from, end), and `step` elements apart in y.
 template <class T, class Act, bool kPivots>
-__device__ __forceinline__ void store_normalised(const Plan& plan, const uint4* from, const uint4* end, T* to, int step,
-                                                 int column, const Sums& sums) {
+__device__ __forceinline__ void store_normalised(const TensorCorePlan& plan, const uint4* from, const uint4* end, T* to,
+                                                 int step, int column, const TensorCoreSums& sums) {
   constexpr int kVec = kVector<T>;
   float scale[kVec];
   float shift[kVec];
