@@ -39,7 +39,7 @@ struct SlabSums {
 };
 static_assert(sizeof(Channel) == 16 && sizeof(Correction) == 8);
 
-// Position of a block and its thread in a slab. The thread has pixels begin, begin + rows, ... below `end`.
+// Position of a block and its thread in a slab. The thread has pixels begin, begin + pixel_rows, ... below `end`.
 template <class T>
 struct GradientOffset {
   int image, cta_rank, first_channel, column, row, begin, end;
@@ -81,8 +81,8 @@ template <class T>
 __device__ __forceinline__ void sum_rows(const GradientSlab& slab, const SlabSums<T>& smem,
                                          const float2 (&local)[kVector<T>]) {
   constexpr int kPairs = kVector<T> / 2;  // of channels in a column
-  const int half = ceil_div(slab.pixel_rows, 2);
-  const int stride = half * slab.columns;
+  const int half_rows = ceil_div(slab.pixel_rows, 2);
+  const int stride = half_rows * slab.columns;
   const int index = threadIdx.x;
   const auto local_pair = [&](int i) -> float4 {
     return {local[2 * i].x, local[2 * i].y, local[2 * i + 1].x, local[2 * i + 1].y};
@@ -113,7 +113,7 @@ __device__ __forceinline__ void sum_rows(const GradientSlab& slab, const SlabSum
     float4 sum{0, 0, 0, 0};
     if (pair < pairs) {
 #pragma unroll 4
-      for (int row = lane; row < half; row += lanes) {
+      for (int row = lane; row < half_rows; row += lanes) {
         sum = add(sum, smem.scratch[pair % kPairs * stride + row * slab.columns + pair / kPairs]);
       }
     }

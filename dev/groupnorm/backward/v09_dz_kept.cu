@@ -24,10 +24,10 @@ struct ChannelSums {
   float* mean;             // [chunk]
   float* rstd;             // [chunk]
   float* scale;            // [chunk], rstd * gamma
-  float2* partial;         // [parts][chunk], sums of dz and dz * (x - mean)
+  float2* partial;         // [partial_rows][chunk], sums of dz and dz * (x - mean)
   float2* exchange;        // [cluster][chunk], the sums of all blocks
   ptx::Mbarrier* arrived;  // counts the bytes that the cluster sends
-  // Aliases of the first two parts: the image's sums times rstd * gamma, and the correction of each channel's group.
+  // Aliases of the first two partial rows: the image's sums times rstd * gamma, and the correction of each channel's group.
   float2* weighted;         // [chunk]
   Correction* corrections;  // [chunk]
 
@@ -100,8 +100,8 @@ __device__ __forceinline__ void correct_groups(const Problem& p, const DzPlan& p
 }
 
 constexpr Needs kNeeds{.sums_bytes = ChannelSums::bytes};
-// A quarter more or less of each gives plans as good.
-constexpr Costs kCosts{.line = 0.25, .step_ns = 70, .cluster_ns = 1000, .exposed = 0.5, .in_step = true};
+// A quarter more or less of each number gives plans as good.
+constexpr Costs kCosts{.line = 0.25, .step_ns = 70, .cluster_ns = 1000, .exposed = 0.5, .rounds_up_blocks = true};
 
 template <class T, class Act, class P, bool kCluster>
 __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
       ptx::mbarrier_arrive_expect_tx(smem.arrived, (plan.chunk << plan.log_cluster) * sizeof(float2));
     }
     send_channels(plan, tile, smem);
-    __syncthreads();  // nobody reads the parts any more
+    __syncthreads();  // nobody reads the partial sums any more
     ptx::mbarrier_wait_cluster(smem.arrived, 0);
     correct_groups(p, plan, tile, smem, smem.exchange, plan.cluster(), rows);
   } else {

@@ -26,8 +26,7 @@ using namespace whole_images;
 // Blocks that an SM has room for, at 80 registers: with one on each, clusters of eight leave a tenth of the SMs idle.
 [[maybe_unused]] constexpr int kBlocksPerSm = 2;
 
-// Shared memory of a warp. Before the block's barrier a warp reads only its own. Arrays [2][...] hold the sums of dz
-// first.
+// Shared memory of a warp: private until the block's barrier. Arrays [2][...] hold the sums of dz first.
 struct WarpShared {
   unsigned char* parked;  // [steps][32], quads of x, or nothing
   float* thread_sums;     // [2][32][kQuad], a thread's sums of dz and dz * (x - mean)
@@ -48,8 +47,7 @@ struct WarpShared {
   }
 };
 
-// Shared memory before the warps', used in the first block of a cluster: the sums that each block sends, and the
-// barrier that counts their bytes.
+// Shared memory of a cluster's first block: the sums that every block sends, and the barrier that counts their bytes.
 struct Exchange {
   ptx::Mbarrier* arrived;
   float* sums;  // [cluster][2][chunk]
@@ -80,19 +78,19 @@ __device__ __forceinline__ float sum_every(const float* from, int stride, const 
 
 // Adds up the sums of a warp's threads; lane 0 has column `first_column`. A lane takes one channel of one kind of sum,
 // and adds first over the warp's pixels, then over the channels of its group.
-__device__ __forceinline__ void sum_warp(const ImagePlan& plan, const WarpShared& warp_smem, int lane_idx,
+__device__ __forceinline__ void sum_warp(const ImagePlan& plan, const WarpShared& smem, int lane_idx,
                                          int first_column) {
 #pragma unroll 1
   for (int i = lane_idx; i < 2 * plan.chunk; i += 32) {
     const int kind = i >= plan.chunk;
     const int channel = i - kind * plan.chunk;
     const int first = channel - first_column * kQuad;
-    const float* const thread_sums = warp_smem.thread_sums + kind * kWarpWords;
+    const float* const thread_sums = smem.thread_sums + kind * kWarpWords;
     float sum =
         sum_every<6>(thread_sums + (first < 0 ? first + plan.chunk : first), plan.chunk, thread_sums + kWarpWords);
-    if (kind == 1) sum *= warp_smem.rstd[channel];
-    warp_smem.sums[i] = sum;
-    warp_smem.weighted[i] = sum * warp_smem.scale[channel];
+    if (kind == 1) sum *= smem.rstd[channel];
+    smem.sums[i] = sum;
+    smem.weighted[i] = sum * smem.scale[channel];
   }
   __syncwarp();
 #pragma unroll 1
@@ -100,14 +98,14 @@ __device__ __forceinline__ void sum_warp(const ImagePlan& plan, const WarpShared
     const int kind = i >= plan.chunk;
     const int channel = i - kind * plan.chunk;
     const float* const from =
-        warp_smem.weighted + kind * plan.chunk + (channel * plan.reciprocal_width >> 16) * plan.channels_per_group;
+        smem.weighted + kind * plan.chunk + (channel * plan.reciprocal_width >> 16) * plan.channels_per_group;
     float sum = -plan.inverse_m * sum_every<4>(from, 1, from + plan.channels_per_group);
-    if (kind == 1) sum *= warp_smem.rstd[channel];
-    warp_smem.corrections[i] = sum;
+    if (kind == 1) sum *= smem.rstd[channel];
+    smem.corrections[i] = sum;
   }
 }
 
-// Adds up offset and slope over the `plan.warps` warps of an image, the first of which has them at `from`.
+// Adds up offset and slope over the `plan.warps` warps of an image; `from`: those of its first warp.
 __device__ __forceinline__ void sum_corrections(const ImagePlan& plan, const float* from,
                                                 Correction (&corrections)[kQuad]) {
 #pragma unroll 2
@@ -136,8 +134,7 @@ __device__ __forceinline__ void store_sum(const ImagePlan& plan, const Backward:
   }
 }
 
-// Adds up the sums of the block's images by one warp, and sends them to the cluster's first block, or stores them if
-// the block is alone.
+// Adds up the sums of the block's images by one warp. Sends them to the cluster's first block, or stores them if alone.
 template <class P>
 __device__ __forceinline__ void send_sums(const ImagePlan& plan, const Backward::Tensors& t,
                                           const WarpShared& first_warp, const Exchange& exchange, int lane_idx,
@@ -175,15 +172,15 @@ __global__ void __launch_bounds__(kMaxThreads, kFull ? kBlocksPerSm : 1)
   const int lane_idx = thread % 32;
   const int warp_idx = threadIdx.y * plan.warps + thread / 32;  // of the block
   constexpr bool kParked = parked_bytes(kSteps, sizeof(T)) > 0;
-  const WarpShared warp_smem(raw + exchange_bytes(plan), plan, warp_idx, parked_bytes(kSteps, sizeof(T)));
+  const WarpShared smem(raw + exchange_bytes(plan), plan, warp_idx, parked_bytes(kSteps, sizeof(T)));
   const int row = thread * plan.reciprocal_quads >> 16;
   const int column = static_cast<int>(thread) - row * plan.quads;
   const int cta_rank = blockIdx.y;
   const int image_idx = cta_rank * plan.images_per_block + threadIdx.y;
   const bool idle = !kFull && (row >= plan.pixel_rows || image_idx >= p.n);
   const int image = kFull ? image_idx : min(image_idx, p.n - 1);
-  const int left = idle ? 0 : p.h * p.w - row;  // pixels from the thread's first one on
-  const auto has = [&](int step) { return kFull || step * plan.pixel_rows < left; };
+  const int pixels_left = idle ? 0 : p.h * p.w - row;  // pixels from the thread's first one on
+  const auto has = [&](int step) { return kFull || step * plan.pixel_rows < pixels_left; };
   const bool collects = plan.cluster > 1 && cta_rank == 0;  // the block receives the sums of all blocks
   const bool announces = collects && threadIdx.x + threadIdx.y == 0;
   const int first_channel = blockIdx.x * plan.chunk;
@@ -192,7 +189,7 @@ __global__ void __launch_bounds__(kMaxThreads, kFull ? kBlocksPerSm : 1)
 
   // Start all loads at once: x and dy, then the constants of the thread's channels.
   ptx::grid_dependency_wait();
-  auto* const parked = reinterpret_cast<Quad<T>*>(warp_smem.parked) + lane_idx;
+  auto* const parked = reinterpret_cast<Quad<T>*>(smem.parked) + lane_idx;
   Quad<T> x[kSteps];
   Quad<T> dy[kSteps];
 #pragma unroll
@@ -244,9 +241,9 @@ __global__ void __launch_bounds__(kMaxThreads, kFull ? kBlocksPerSm : 1)
       channels[i].beta = beta[i];
     }
     if (lane_idx < plan.quads) {
-      store_four(warp_smem.scale + column * kQuad,
+      store_four(smem.scale + column * kQuad,
                  {channels[0].scale, channels[1].scale, channels[2].scale, channels[3].scale});
-      store_four(warp_smem.rstd + column * kQuad, {rstd[0], rstd[1], rstd[2], rstd[3]});
+      store_four(smem.rstd + column * kQuad, {rstd[0], rstd[1], rstd[2], rstd[3]});
     }
   }
 
@@ -271,19 +268,19 @@ __global__ void __launch_bounds__(kMaxThreads, kFull ? kBlocksPerSm : 1)
 #pragma unroll
       for (int i = 0; i < kQuad; ++i) dz[step][i] = add_terms<Act>(channels[i], xs[i], dys[i], sums[i]);
     }
-    store_four(warp_smem.thread_sums + lane_idx * kQuad, {sums[0].x, sums[1].x, sums[2].x, sums[3].x});
-    store_four(warp_smem.thread_sums + kWarpWords + lane_idx * kQuad, {sums[0].y, sums[1].y, sums[2].y, sums[3].y});
+    store_four(smem.thread_sums + lane_idx * kQuad, {sums[0].x, sums[1].x, sums[2].x, sums[3].x});
+    store_four(smem.thread_sums + kWarpWords + lane_idx * kQuad, {sums[0].y, sums[1].y, sums[2].y, sums[3].y});
   }
   __syncwarp();
-  sum_warp(plan, warp_smem, lane_idx, first_column);
+  sum_warp(plan, smem, lane_idx, first_column);
   __syncthreads();
 
   // Send the sums for dgamma and dbeta first, so that they are in flight while dx is computed.
-  if (p.affine && warp_idx == 0) send_sums<P>(plan, t, warp_smem, Exchange(raw), lane_idx, cta_rank, first_channel);
+  if (p.affine && warp_idx == 0) send_sums<P>(plan, t, smem, Exchange(raw), lane_idx, cta_rank, first_channel);
 
   // Compute the corrections of the image's groups, then dx.
   Correction corrections[kQuad] = {};
-  sum_corrections(plan, warp_smem.corrections - thread / 32 * (plan.warp_bytes / 4) + column * kQuad, corrections);
+  sum_corrections(plan, smem.corrections - thread / 32 * (plan.warp_bytes / 4) + column * kQuad, corrections);
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
     if (!has(step)) break;
@@ -307,7 +304,7 @@ const char* supports(const Problem& p) {
   return plan_of(p).chunk == 0 ? "the images' groups do not fit in the registers of eight blocks" : nullptr;
 }
 
-// Kernels for 4 steps a thread and for more, for images that are whole steps and for others.
+// Kernels for 4 steps a thread and for more, for images that fill all steps (kFull) and for others.
 template <class T, class Act, class P, int kSteps, bool kFull>
 KernelPlan<Backward> kernel_plan(const Problem& p, const ImagePlan& plan, const char* name) {
   const auto bind = [p, plan](const Backward::Tensors& t, void*) {

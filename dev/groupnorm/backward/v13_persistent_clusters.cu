@@ -39,11 +39,11 @@ __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors&
   T* to = static_cast<T*>(t.dx) + (tile.image * p.h * p.w + tile.first_pixel) * p.c + tile.chunk * plan.chunk +
           tile.column * kQuad;
   int pixels = tile.end_pixel - tile.first_pixel;
-  int left = plan.first_steps;
+  int steps_left = plan.first_steps;
 #pragma unroll 1
   for (int group = 0; group < 2; ++group) {
 #pragma unroll 1
-    for (; left > 0; left -= kStepsAtOnce, slab += SlabCopies::kPairBytes) {
+    for (; steps_left > 0; steps_left -= kStepsAtOnce, slab += SlabCopies::kPairBytes) {
       Quad<T> x[kStepsAtOnce];
       float dz[kStepsAtOnce][kQuad];
 #pragma unroll
@@ -66,14 +66,14 @@ __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors&
       pixels -= kStepsAtOnce * plan.pixel_rows;
     }
     if constexpr (kRefills) ptx::cp_async_commit();
-    left = plan.steps - plan.first_steps;
+    steps_left = plan.steps - plan.first_steps;
   }
 }
 
 template <class T, class Act, class P, bool kCluster, bool kSplit>
 __global__ void __launch_bounds__(kPersistentThreadsPerSm)
-    groupnorm_backward_v13_kernel(Problem p, Backward::Tensors t, DzPlan plan, Rounds rounds, StaggeredStart start,
-                                  FlaggedRow* rows) {
+    groupnorm_backward_v13_kernel(Problem p, Backward::Tensors t, DzPlan plan, SlabSchedule schedule,
+                                  StaggeredStart start, FlaggedRow* rows) {
   using Layout = SlabLayout<T>;
   LADDER_DYN_SMEM(raw);
   const GroupSums smem(raw + Layout::bytes(plan), plan);
@@ -90,8 +90,8 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
   int slab_index = static_cast<int>(blockIdx.x) >> plan.log_cluster;  // chunks fastest, then images
   ptx::grid_dependency_wait();
   wait_for_start(start, slab_index);
-  tile.image = slab_index / rounds.chunks;
-  tile.chunk = slab_index - tile.image * rounds.chunks;
+  tile.image = slab_index / schedule.chunks;
+  tile.chunk = slab_index - tile.image * schedule.chunks;
 
   // Load constants before x and dy: after them in the queues to memory they would arrive last. Thread i fetches those
   // of the chunk's channel i; beta is of the thread's own four channels.
@@ -108,8 +108,8 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
 
 #pragma unroll 1
   for (unsigned parity = 0;; parity ^= 1) {
-    slab_index += rounds.clusters;
-    const bool is_last = slab_index >= rounds.slabs;
+    slab_index += schedule.clusters;
+    const bool is_last = slab_index >= schedule.slabs;
     if (is_last) ptx::grid_dependency_launch();
 
 #pragma unroll 1
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
     // Load the constants of the next slab's channels, before its x and dy.
     DzOffset next = tile;
     if (!is_last) {
-      advance(rounds, next);
+      advance(schedule, next);
       constants = fetch_channel<P>(p, t, plan, next, first_channel);
       load_beta(next.chunk);
     }
@@ -210,9 +210,9 @@ BoundLaunch bind(const Problem& p, const Backward::Tensors& t, const DzPlan& pla
                       .cluster = static_cast<unsigned>(plan.cluster()),
                       .overlaps_previous = true};
   const StaggeredStart start = staggered_start(kernel, config, 2.0 * p.elements() * sizeof(T));
-  const Rounds rounds = rounds_of(p, plan, resident_clusters(kernel, config));
-  config.grid = static_cast<unsigned>(rounds.clusters * plan.cluster());
-  return with_parameters(bind_launch(kernel, config, p, t, plan, rounds, start, rows), p, rows, t);
+  const SlabSchedule schedule = schedule_of(p, plan, resident_clusters(kernel, config));
+  config.grid = static_cast<unsigned>(schedule.clusters * plan.cluster());
+  return with_parameters(bind_launch(kernel, config, p, t, plan, schedule, start, rows), p, rows, t);
 }
 
 std::vector<KernelPlan<Backward>> plans(const Problem& p) {

@@ -1,13 +1,12 @@
 // Idea:   fuse the operation that follows: up to two images are added to dx before it is rounded, or dx is summed over
 //         the image, for the gradient of a row that was added to all pixels.
 // Parent: v13.
-// Why:    a separate addition or sum reads dx again: 44 launches of a U-Net's step, each a read of the tensor that has
-//         just been written. The sum costs no pass: over the pixels of a channel
+// Why:    a separate addition or sum reads dx again: 44 launches of a U-Net's step. The sum costs no pass: over a channel
 //             sum of dx = scale P + pixels offset + slope X,   P = sum of dz,   X = sum of x - mean
-//         and P is there already; X is one more addition an element, and one float a channel that blocks send to the channel's
-//         owner. Addends are loaded into registers a step ahead, the first ones while the cluster exchanges its sums.
-//         Starts while the kernel in front ends, as small images take as long as a launch.
-//         Limiter: as v13; addends read one or two thirds more bytes.
+//         and P is there already; X is one more addition an element, and one float a channel that blocks send to the
+//         channel's owner. Addends are loaded into registers a step ahead, the first ones while the cluster exchanges
+//         its sums. It starts while the previous kernel ends, as small images take as long as a launch. Limiter: as
+//         v13; addends read one or two thirds more bytes.
 // Needs:  what v13 does; fp32 parameters, and gamma and beta for the sum of dx.
 
 #include "dev/common/staggered_start.h"
@@ -25,7 +24,7 @@ using namespace resident_dz;
 struct ImageSums {
   GroupSums groups;
   float* partial;   // [partial_rows][chunk]
-  float* channels;  // [owned][cluster], each rank's sums of the block's own channels
+  float* channels;  // [owned][cluster], each rank's sums of the channels that the block owns
 
   static __host__ __device__ int begin(const DzPlan& plan) { return (GroupSums::bytes(plan) + 15) / 16 * 16; }
   static int bytes(const DzPlan& plan) {
@@ -41,7 +40,7 @@ template <bool kEmbedding>
 constexpr Needs kNeeds{.sums_bytes = kEmbedding ? ImageSums::bytes : GroupSums::bytes,
                        .group_sums = true,
                        .threads_per_sm = kPersistentThreadsPerSm,
-                       .words = true};
+                       .fuses_neighbours = true};
 
 // Quads of the addends at a thread's next kStepsAtOnce steps.
 template <class T>
@@ -72,13 +71,7 @@ struct Addends {
   }
 };
 
-// Offset in [n, h, w, c] of the thread's first element.
-__device__ __forceinline__ int first_element(const Problem& p, const DzPlan& plan, const DzOffset& tile) {
-  return (tile.image * p.h * p.w + tile.first_pixel) * p.c + tile.chunk * plan.chunk + tile.column * kQuad;
-}
-
-// Writes a thread's dx of a slab: dx_of_quad(x, dz, dx) for each of its quads, plus the addends. kRefills: copies the
-// next slab over the quads that have been read.
+// Writes a thread's dx of a slab: dx_of_quad(x, dz, dx) plus the addends. kRefills: copies the next slab over read quads.
 template <class T, bool kRefills, bool kEmbedding, class F>
 __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors& t, const DzPlan& plan,
                                       const DzOffset& tile, const DzOffset& next, ptx::CachePolicy policy,
@@ -88,13 +81,13 @@ __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors&
   const int dz_offset = Layout::dz_offset(tile.lane_idx);
   Copies<T> copies(p, plan, next);
   const int row = plan.pixel_rows * p.c;
-  int dx_offset = first_element(p, plan, tile);
+  int offset = first_element(p, plan, tile);
   int pixels = tile.end_pixel - tile.first_pixel;
-  int left = plan.first_steps;
+  int steps_left = plan.first_steps;
 #pragma unroll 1
   for (int group = 0; group < 2; ++group) {
 #pragma unroll 1
-    for (; left > 0; left -= kStepsAtOnce, slab += Copies<T>::kPairBytes) {
+    for (; steps_left > 0; steps_left -= kStepsAtOnce, slab += Copies<T>::kPairBytes) {
       Quad<T> x[kStepsAtOnce];
       float dz[kStepsAtOnce][kQuad];
 #pragma unroll
@@ -115,18 +108,18 @@ __device__ __forceinline__ void write(const Problem& p, const Backward::Tensors&
         packed[s] = pack_quad<T>(dx);
       }
       if constexpr (!kEmbedding) {
-        addends.load(p, t, plan, dx_offset + kStepsAtOnce * row, pixels - kStepsAtOnce * plan.pixel_rows);
+        addends.load(p, t, plan, offset + kStepsAtOnce * row, pixels - kStepsAtOnce * plan.pixel_rows);
       }
 #pragma unroll
       for (int s = 0; s < kStepsAtOnce; ++s) {
         if (pixels > s * plan.pixel_rows)
-          *reinterpret_cast<Quad<T>*>(static_cast<T*>(t.dx) + dx_offset + s * row) = packed[s];
+          *reinterpret_cast<Quad<T>*>(static_cast<T*>(t.dx) + offset + s * row) = packed[s];
       }
-      dx_offset += kStepsAtOnce * row;
+      offset += kStepsAtOnce * row;
       pixels -= kStepsAtOnce * plan.pixel_rows;
     }
     if constexpr (kRefills) ptx::cp_async_commit();
-    left = plan.steps - plan.first_steps;
+    steps_left = plan.steps - plan.first_steps;
   }
 }
 
@@ -140,7 +133,7 @@ __device__ __forceinline__ void send_centred(const DzPlan& plan, const DzOffset&
   }
 }
 
-// Finishes the block's own channels: rows for dgamma and dbeta, and de. Whole warps; the last has the first channels.
+// Finishes the channels that the block owns: rows for dgamma and dbeta, and de. The last warp has the first channels.
 template <bool kCluster, bool kEmbedding>
 __device__ __forceinline__ void finish_channels(const Problem& p, const Backward::Tensors& t, const DzPlan& plan,
                                                 const DzOffset& tile, const ImageSums& smem,
@@ -159,21 +152,21 @@ __device__ __forceinline__ void finish_channels(const Problem& p, const Backward
       sum = sum_column(sums.channels + (i << plan.log_cluster), plan.cluster(), 1, 0);
       store_channel_terms(p, plan, tile, sums, rows, channel, sum);
     } else {
-      sum = sum_column(sums.partial, plan.partial_rows, plan.chunk, channel);  // send_groups() has left its row
+      sum = sum_column(sums.partial, plan.partial_rows, plan.chunk, channel);  // send_groups() has stored its row
     }
     if constexpr (!kEmbedding) continue;
     const float centred = kCluster ? sum_column(smem.channels + (i << plan.log_cluster), plan.cluster(), 1, 0)
                                    : sum_column(smem.partial, plan.partial_rows, plan.chunk, channel);
-    const float of_group = fmaf(correction.slope, centred, static_cast<float>(p.h * p.w) * correction.offset);
+    const float group_term = fmaf(correction.slope, centred, static_cast<float>(p.h * p.w) * correction.offset);
     t.de[tile.image * p.embedding + p.first + tile.chunk * plan.chunk + channel] =
-        fmaf(sums.scale[channel], sum.x, of_group);
+        fmaf(sums.scale[channel], sum.x, group_term);
   }
 }
 
 template <class T, class Act, bool kCluster, bool kEmbedding>
 __global__ void __launch_bounds__(kPersistentThreadsPerSm)
-    groupnorm_backward_v14_kernel(Problem p, Backward::Tensors t, DzPlan plan, Rounds rounds, StaggeredStart start,
-                                  FlaggedRow* rows) {
+    groupnorm_backward_v14_kernel(Problem p, Backward::Tensors t, DzPlan plan, SlabSchedule schedule,
+                                  StaggeredStart start, FlaggedRow* rows) {
   using Layout = SlabLayout<T>;
   LADDER_DYN_SMEM(raw);
   const ImageSums image(raw + Layout::bytes(plan), plan);
@@ -191,8 +184,8 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
   ptx::grid_dependency_wait();
   int slab_index = static_cast<int>(blockIdx.x) >> plan.log_cluster;
   wait_for_start(start, slab_index);
-  tile.image = slab_index / rounds.chunks;
-  tile.chunk = slab_index - tile.image * rounds.chunks;
+  tile.image = slab_index / schedule.chunks;
+  tile.chunk = slab_index - tile.image * schedule.chunks;
 
   // Load the channels' constants first: behind x and dy in the queues to memory they would arrive last.
   const int first_channel = min(static_cast<int>(threadIdx.x), plan.chunk - 1);
@@ -207,8 +200,8 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
 
 #pragma unroll 1
   for (unsigned parity = 0;; parity ^= 1) {
-    slab_index += rounds.clusters;
-    const bool is_last = slab_index >= rounds.slabs;
+    slab_index += schedule.clusters;
+    const bool is_last = slab_index >= schedule.slabs;
     if (is_last) ptx::grid_dependency_launch();
 
       // Store the constants of the chunk's channels in shared memory, once a block.
@@ -246,7 +239,7 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
     }
     DzOffset next = tile;
     if (!is_last) {
-      advance(rounds, next);
+      advance(schedule, next);
       constants = fetch_channel<float>(p, t, plan, next, first_channel);
       load_beta(next.chunk);
     }
@@ -317,10 +310,10 @@ BoundLaunch bind(const Problem& p, const Backward::Tensors& t, const DzPlan& pla
                       .dynamic_smem = static_cast<std::size_t>(smem_bytes(p, plan, kNeeds<kEmbedding>)),
                       .cluster = static_cast<unsigned>(plan.cluster())};
   const StaggeredStart start = staggered_start(kernel, config, 2.0 * p.elements() * sizeof(T));
-  const Rounds rounds = rounds_of(p, plan, resident_clusters(kernel, config));
-  config.grid = static_cast<unsigned>(rounds.clusters * plan.cluster());
+  const SlabSchedule schedule = schedule_of(p, plan, resident_clusters(kernel, config));
+  config.grid = static_cast<unsigned>(schedule.clusters * plan.cluster());
   config.overlaps_previous = true;  // after the driver was asked about it, alone on the card
-  return with_parameters(bind_launch(kernel, config, p, t, plan, rounds, start, rows), p, rows, t);
+  return with_parameters(bind_launch(kernel, config, p, t, plan, schedule, start, rows), p, rows, t);
 }
 
 template <bool kEmbedding>

@@ -40,7 +40,7 @@ double plan_ns(const Problem& p, const DzPlan& plan, const Needs& needs, const C
   const Turns turns = turns_of(p, plan, needs);
   if (turns.most_blocks == 0) return kInfinity;
   double blocks = turns.blocks;
-  if (costs.in_step) blocks = std::max(blocks, std::min<double>(turns.most_blocks, std::ceil(blocks)));
+  if (costs.rounds_up_blocks) blocks = std::max(blocks, std::min<double>(turns.most_blocks, std::ceil(blocks)));
   const double traffic = traffic_ns(p, plan, blocks, costs.line);
 
   // Charge steps and cluster in full for the first wave, where nothing hides them. If an SM has several blocks, charge
@@ -158,7 +158,7 @@ DzPlan plan_of_turns(const Problem& p, const Needs& needs) {
 
 const char* supports(const Problem& p, const Needs& needs) {
   constexpr int kMaxImages = 65535;  // rows of a grid
-  if (const char* const why = plain_dx_only(p); why && !needs.words) return why;
+  if (const char* const why = plain_dx_only(p); why && !needs.fuses_neighbours) return why;
   if (const char* const why = one_x_only(p); why && !needs.split) return why;
   if (!whole_vectors(p)) return "a pixel's channels are no whole vectors of 16 bytes";
   if (p.n > kMaxImages) return "more images than a grid has rows";

@@ -19,7 +19,7 @@ struct DzPlan {
   int chunk = 0;                  // channels, whole groups; 0: no plan
   int channels_per_group = 0;     // the width of a group
   int groups = 0;                 // groups per chunk
-  unsigned reciprocal_width = 0;  // 2^20 / width + 1: channel / width is channel * reciprocal_width >> 20
+  unsigned reciprocal_width = 0;  // 2^20 / channels_per_group + 1, see group_of()
   int log_channels = 0;           // log2 of the lanes that add up a group's channels: one a channel, at most 32
   int log_ranks = 0;              // log2 of the lanes that add up a group's sums of all ranks: one warp does all groups
   int log_cluster = 0;            // log2 of the blocks per cluster
@@ -45,8 +45,8 @@ struct Needs {
   bool group_sums =
       false;  // blocks exchange sums of groups: up to 16 blocks, 32 groups; two partial sums may share a row
   int threads_per_sm = kThreadsPerSm;
-  bool words = false;  // runs problems with the words `addend` and `embedding` (groupnorm.h)
-  bool split = false;  // runs problems whose x is two tensors
+  bool fuses_neighbours = false;  // runs problems with the words `addend` and `embedding` (groupnorm.h)
+  bool split = false;             // runs problems whose x is two tensors
 };
 
 // Cost model of a version's plans, fitted to a sweep of all plans for the shapes of `perf` on an H200.
@@ -55,7 +55,8 @@ struct Costs {
   double step_ns = 0;     // per step of a thread
   double cluster_ns = 0;  // per doubling of the cluster
   double exposed = 0;     // fraction of step_ns and cluster_ns that other blocks do not hide after the first wave
-  bool in_step = false;   // the first wave takes as long as its fullest SM: round an SM's blocks up to whole ones
+  bool rounds_up_blocks =
+      false;  // the first wave takes as long as its fullest SM: round an SM's blocks up to whole ones
 };
 
 // Returns the plan of the lowest cost; its chunk is 0 if none fits.

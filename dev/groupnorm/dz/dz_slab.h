@@ -61,13 +61,13 @@ __device__ __forceinline__ void make_dz(const DzPlan& plan, const unsigned char*
                                         const float (&beta)[kQuad], float (&sums)[2 * kQuad], const F& also) {
   using Layout = SlabLayout<T>;
   int step_offset = 0;
-  int left = plan.first_steps;
+  int steps_left = plan.first_steps;
   ptx::cp_async_wait<1>();
 #pragma unroll 1
   for (int group = 0; group < 2; ++group) {
     __syncwarp();
 #pragma unroll 1
-    for (; left > 0; left -= kStepsAtOnce, step_offset += kStepsAtOnce * Layout::kStepBytes) {
+    for (; steps_left > 0; steps_left -= kStepsAtOnce, step_offset += kStepsAtOnce * Layout::kStepBytes) {
       Quad<T> x_bits[kStepsAtOnce];
       Quad<T> dy_bits[kStepsAtOnce];
 #pragma unroll
@@ -95,7 +95,7 @@ __device__ __forceinline__ void make_dz(const DzPlan& plan, const unsigned char*
         *reinterpret_cast<float4*>(local_dz + step_offset + s * Layout::kStepBytes) = {dz[0], dz[1], dz[2], dz[3]};
       }
     }
-    left = plan.steps - plan.first_steps;
+    steps_left = plan.steps - plan.first_steps;
     ptx::cp_async_wait<0>();
   }
 }

@@ -12,7 +12,7 @@ inline constexpr int kPersistentThreadsPerSm = 640;
 
 // Slabs of a cluster: the one of its index in the grid, then every clusters-th one. Quotients are precomputed, so that
 // the kernel needs no division.
-struct Rounds {
+struct SlabSchedule {
   int slabs = 0;
   int chunks = 0;       // of an image
   int clusters = 0;     // of the grid, and the distance to a cluster's next slab, in slabs
@@ -20,7 +20,7 @@ struct Rounds {
   int chunks_step = 0;  // plus chunks
 };
 
-inline Rounds rounds_of(const Problem& p, const DzPlan& plan, int resident_clusters) {
+inline SlabSchedule schedule_of(const Problem& p, const DzPlan& plan, int resident_clusters) {
   const int chunks = p.c / plan.chunk;
   const int slabs = p.n * chunks;
   const int clusters = std::min(slabs, resident_clusters);
@@ -32,9 +32,14 @@ inline Rounds rounds_of(const Problem& p, const DzPlan& plan, int resident_clust
 }
 
 // Moves `tile` to the cluster's next slab.
-__device__ __forceinline__ void advance(const Rounds& rounds, DzOffset& tile) {
-  tile.image += rounds.images_step, tile.chunk += rounds.chunks_step;
-  if (tile.chunk >= rounds.chunks) tile.chunk -= rounds.chunks, ++tile.image;
+__device__ __forceinline__ void advance(const SlabSchedule& schedule, DzOffset& tile) {
+  tile.image += schedule.images_step, tile.chunk += schedule.chunks_step;
+  if (tile.chunk >= schedule.chunks) tile.chunk -= schedule.chunks, ++tile.image;
+}
+
+// Offset in [n, h, w, c] of the thread's first element.
+__device__ __forceinline__ int first_element(const Problem& p, const DzPlan& plan, const DzOffset& tile) {
+  return (tile.image * p.h * p.w + tile.first_pixel) * p.c + tile.chunk * plan.chunk + tile.column * kQuad;
 }
 
 // Copies of a slab by one thread: every other one of the vectors of x and dy that it shares with its neighbour, one for
@@ -96,13 +101,14 @@ __device__ __forceinline__ void load_slab(const Problem& p, const Backward::Tens
   using SlabCopies = Copies<T, kSplit>;
   SlabCopies copies(p, plan, tile);
   unsigned char* to = slab + SlabCopies::offset_of(tile.lane_idx);
-  int left = plan.first_steps;
+  int steps_left = plan.first_steps;
 #pragma unroll 1
   for (int group = 0; group < 2; ++group) {
 #pragma unroll 4
-    for (; left > 0; left -= kStepsAtOnce, to += SlabCopies::kPairBytes) copies.start(p, t, plan, tile, to, policy);
+    for (; steps_left > 0; steps_left -= kStepsAtOnce, to += SlabCopies::kPairBytes)
+      copies.start(p, t, plan, tile, to, policy);
     ptx::cp_async_commit();
-    left = plan.steps - plan.first_steps;
+    steps_left = plan.steps - plan.first_steps;
   }
 }
 

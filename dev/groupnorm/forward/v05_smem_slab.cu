@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(512)
   // Copy the thread's vectors into shared memory. No other thread reads them, so they need no barrier.
   const int threads = plan.threads();
   auto* const local = reinterpret_cast<uint4*>(smem + sums_bytes) + threadIdx.x;
-  const int pixels = tile.count() - tile.row;
+  const int pixels = tile.num_pixels() - tile.row;
   const int vectors = pixels > 0 ? ((pixels - 1) >> plan.log_rows) + 1 : 0;
 #pragma unroll 4
   for (int i = 0; i < vectors; ++i) ptx::cp_async<16>(local + i * threads, x + tile.offset + i * step, true);

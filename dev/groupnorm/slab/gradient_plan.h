@@ -1,8 +1,8 @@
-// The plans of kernels that keep x and dy of a slab: the pixels of a chunk of channels of an image, whole groups of them, by one
-// block or by the blocks of a cluster, which share out the pixels. gradient_plan.cpp chooses them.
+// The plan of backward v06, which keeps x and dy of a slab in shared memory: an image's pixels of a chunk of channels, whole
+// groups, in one block or split over the blocks of a cluster. gradient_plan.cpp chooses it.
 //
-// A thread has one column, a vector's channels, and every pixel_rows-th pixel. Groups need not align with vectors, a chunk does with
-// both.
+// A thread has one column, a vector's channels, and every pixel_rows-th pixel. Groups need not align with vectors; a chunk
+// aligns with both.
 #pragma once
 
 #include "core/ceil_div.h"

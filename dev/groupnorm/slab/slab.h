@@ -1,4 +1,4 @@
-// Slabs: the pixels of an image times a chunk of its channels, kept by one block or by the blocks of a cluster between the
+// Slabs: the pixels of an image times a chunk of its channels, resident in one block or in the blocks of a cluster between the
 // summing pass and the pass that uses the sums, so that memory is read once.
 //
 // A chunk is whole groups and whole vectors of 16 bytes. Its threads are columns (a vector's channels) times rows (a power
@@ -16,12 +16,12 @@
 namespace ladder::groupnorm {
 
 struct SlabPlan {
-  int channels = 0;  // of a chunk; 0: no slab of the problem is small enough
-  int columns = 0;   // vectors of a pixel's chunk
-  int log_rows = 0;
+  int channels = 0;            // channels per chunk; 0: no slab of the problem is small enough
+  int columns = 0;             // 16-byte vectors of a pixel in the chunk
+  int log_rows = 0;            // log2 of the pixels that a block takes per step
   int cluster = 1;             // blocks that share a slab
-  int pixels_per_block = 0;    // of a block, but for the last of a cluster
-  int vectors_per_thread = 0;  // of a thread, at most
+  int pixels_per_block = 0;    // the last block of a cluster may have fewer
+  int vectors_per_thread = 0;  // at most
 
   __host__ __device__ int rows() const { return 1 << log_rows; }
   __host__ __device__ int threads() const { return columns * rows(); }
@@ -34,10 +34,10 @@ inline unsigned slab_blocks(const Problem& p, const SlabPlan& plan) {
 // Limits on a version's slabs.
 struct SlabLimits {
   int resident_tensors = 1;  // tensors of x's size and type in a slab
-  int block_bytes = 0;       // of slab, at most
-  int good_block_bytes = 0;  // of slab: beyond it more blocks in a cluster are better than more bytes in each
+  int block_bytes = 0;       // most bytes of a slab in a block
+  int good_block_bytes = 0;  // beyond it more blocks in a cluster are better than more bytes in each
   int max_cluster = 1;
-  int max_vectors = 1 << 20;   // of a thread and tensor
+  int max_vectors = 1 << 20;   // vectors per thread and tensor, at most
   int good_vectors = 1 << 20;  // likewise: beyond it more threads are better
   int max_threads = 512;
   int max_threads_of_many = 512;  // where a thread has more than good_vectors

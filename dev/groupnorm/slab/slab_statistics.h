@@ -13,7 +13,7 @@
 
 namespace ladder::groupnorm {
 
-// Shared memory of the sums, in this order: units [channels / kUnit][pitch], parts of the cluster's blocks [8][groups],
+// Shared memory of the sums, in this order: units [channels / kUnit][pitch], partial sums of the cluster's blocks [8][groups],
 // statistics [groups]. The pitch is odd for fewer bank conflicts.
 __host__ __device__ inline int unit_pitch(const SlabPlan& plan) { return plan.rows() | 1; }
 __host__ __device__ inline int slab_groups(const Problem& p, const SlabPlan& plan) {
@@ -28,7 +28,7 @@ inline std::size_t slab_sums_bytes(const Problem& p, const SlabPlan& plan) {
 struct SlabOffset {
   int image, cta_rank, chunk_channel, column, row;
   int begin, end;  // pixels of the block
-  int offset;      // of the thread's first vector, in elements
+  int offset;      // offset in [n, h, w, c] of the thread's first vector
 
   __device__ __forceinline__ SlabOffset(const Problem& p, const SlabPlan& plan, int vector) {
     const int block = static_cast<int>(blockIdx.x);
@@ -42,7 +42,7 @@ struct SlabOffset {
     end = min(begin + plan.pixels_per_block, p.h * p.w);
     offset = (image * p.h * p.w + begin + row) * p.c + chunk_channel + column * vector;
   }
-  __device__ __forceinline__ int count() const { return end - begin; }
+  __device__ __forceinline__ int num_pixels() const { return end - begin; }
 };
 
 // Returns the lanes of a warp that share a group: as many as the block has threads for, a power of two.
@@ -97,7 +97,7 @@ __device__ __forceinline__ const float2* slab_statistics(const Problem& p, const
     }
     if (group >= groups) continue;
     if (kCluster && plan.cluster > 1) {
-      // Send the part to every block, so that after one barrier each block has all parts in its own shared memory.
+      // Send the partial sum to every block, so that after one barrier each has all of them in its shared memory.
       for (int to = lane; to < plan.cluster; to += team) {
         ptx::st_shared_cluster(ptx::mapa(partial + tile.cta_rank * groups + group, to), sum);
       }

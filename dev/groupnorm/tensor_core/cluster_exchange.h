@@ -19,7 +19,7 @@ __device__ __forceinline__ float2 sum_group(const TensorCorePlan& plan, const Te
   return sum;
 }
 
-// Stores the sums of this block's groups in row `rank` of round `round` of every block of the cluster, and waits for those of
+// Stores the sums of this block's groups in row `cta_rank` of round `round` of every block of the cluster, and waits for those of
 // the others. Round 0 is about zero, round 1 about pivots.
 __device__ __forceinline__ void exchange_groups(const TensorCorePlan& plan, int cta_rank, int thread_idx,
                                                 const TensorCoreSums& sums, int round) {
@@ -36,7 +36,7 @@ __device__ __forceinline__ void exchange_groups(const TensorCorePlan& plan, int 
   ptx::mbarrier_wait_cluster(arrived, 0);
 }
 
-// Sums of a group over the whole slab, which has at most kMaxCluster blocks.
+// Sums of a group over the full slab, which has at most kMaxCluster blocks.
 template <int kMaxCluster>
 __device__ __forceinline__ float2 sum_ranks(const TensorCorePlan& plan, const TensorCoreSums& sums, int round,
                                             int group) {

@@ -26,7 +26,7 @@ struct Output<float, Silu> {
   }
 };
 // SiLU of two elements with one reciprocal, as 1 / p = q / (p q): three special-function instructions instead of four.
-// The product must not overflow, so below z = -41 the sigmoid is held at 2^-60, which moves y by less than 2^-60 of z.
+// The product must not overflow, so below z = -41 the sigmoid is clamped at 2^-60, which moves y by less than 2^-60 of z.
 template <class T>
 struct Output<T, Silu> : Output<float, Silu> {
   static __device__ __forceinline__ void apply(float& a, float& b) {
