@@ -42,7 +42,7 @@ std::size_t workspace_bytes(const Problem& p) { return sizeof(float2) * p.n * (p
 void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Stream stream) {
   auto* const rows = static_cast<float2*>(workspace);        // [n][c]
   float2* const group_sums = rows + std::size_t(p.n) * p.c;  // [n][g]
-  const PixelSplit full{.parts = 1, .pixels_per_part = p.h * p.w};
+  const PixelSplit full_image{.parts = 1, .pixels_per_part = p.h * p.w};
   constexpr int kDxPixels = 256;
   const PixelSplit split{.parts = ceil_div(p.h * p.w, kDxPixels), .pixels_per_part = kDxPixels};
   const auto group_blocks = static_cast<unsigned>(ceil_div(p.n * p.g, kWarps));
@@ -53,7 +53,8 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
     dispatch_parameters<T>(p, [&](auto parameter) {
       using P = decltype(parameter);
       ladder::launch(groupnorm_backward_v02_sums_kernel<T, kWidth, Act, P>,
-                     {.grid = column_blocks<T, kWidth>(p, full), .block = kColumnThreads}, stream, p, t, full, rows);
+                     {.grid = column_blocks<T, kWidth>(p, full_image), .block = kColumnThreads}, stream, p, t,
+                     full_image, rows);
       ladder::launch(groupnorm_backward_v02_groups_kernel<P>, {.grid = group_blocks, .block = kWarps * 32}, stream, p,
                      t, rows, group_sums);
       ladder::launch(groupnorm_backward_v02_dx_kernel<T, kWidth, Act, P>,

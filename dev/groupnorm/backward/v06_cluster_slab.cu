@@ -79,13 +79,13 @@ __device__ __forceinline__ float4 add(const float4& a, const float4& b) {
 // follow.
 template <class T>
 __device__ __forceinline__ void sum_rows(const GradientSlab& slab, const SlabSums<T>& smem,
-                                         const float2 (&local)[kVector<T>]) {
+                                         const float2 (&local_sums)[kVector<T>]) {
   constexpr int kPairs = kVector<T> / 2;  // of channels in a column
   const int half_rows = ceil_div(slab.pixel_rows, 2);
   const int stride = half_rows * slab.columns;
   const int index = threadIdx.x;
   const auto local_pair = [&](int i) -> float4 {
-    return {local[2 * i].x, local[2 * i].y, local[2 * i + 1].x, local[2 * i + 1].y};
+    return {local_sums[2 * i].x, local_sums[2 * i].y, local_sums[2 * i + 1].x, local_sums[2 * i + 1].y};
   };
   // Add the upper half of the rows to the lower half, in place: a thread overwrites only words that it alone reads.
   if (index >= stride && index < slab.active()) {

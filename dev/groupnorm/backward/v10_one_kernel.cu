@@ -36,9 +36,9 @@ struct WarpShared {
   float* weighted;        // [2][chunk], the same times scale
   float* corrections;     // [2][chunk], the warp's part of offset and slope
 
-  __device__ __forceinline__ WarpShared(unsigned char* smem, const ImagePlan& plan, int warp_idx, int num_parked) {
+  __device__ __forceinline__ WarpShared(unsigned char* smem, const ImagePlan& plan, int warp_idx, int x_bytes) {
     parked = smem + warp_idx * plan.warp_bytes;
-    thread_sums = reinterpret_cast<float*>(parked + num_parked);
+    thread_sums = reinterpret_cast<float*>(parked + x_bytes);
     scale = thread_sums + 2 * kWarpWords;
     rstd = scale + plan.chunk;
     sums = rstd + plan.chunk;

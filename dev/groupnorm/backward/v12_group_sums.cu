@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
   if constexpr (kCluster) {
     ptx::cluster_wait();  // all blocks have started
     if (threadIdx.x == 0) {
-      const int expected = plan.groups + (rows ? GroupSums::owned(plan, tile.cta_rank) : 0);  // float2, from each rank
+      const int expected = plan.groups + (rows ? GroupSums::owned(plan, tile.cta_rank) : 0);  // float2 per rank
       ptx::mbarrier_arrive_expect_tx(smem.arrived, (expected << plan.log_cluster) * sizeof(float2));
     }
   }

@@ -146,8 +146,7 @@ __global__ void __launch_bounds__(kPersistentThreadsPerSm)
     if constexpr (kCluster) {
       ptx::cluster_wait();  // all blocks have started, or have read the sums of their last slab
       if (threadIdx.x == 0) {
-        const int expected =
-            plan.groups + (rows ? GroupSums::owned(plan, tile.cta_rank) : 0);  // float2, from each rank
+        const int expected = plan.groups + (rows ? GroupSums::owned(plan, tile.cta_rank) : 0);  // float2 per rank
         ptx::mbarrier_arrive_expect_tx(smem.arrived, (expected << plan.log_cluster) * sizeof(float2));
       }
     }

@@ -137,10 +137,10 @@ __global__ void __launch_bounds__(kColumnThreads, 3)
 template <class T, int kWidth, class Act, class P = float>
 void launch_output(const Problem& p, const Forward::Tensors& t, const float2* rows, float2* normalisers,
                    Stream stream) {
-  const PixelSplit full{.parts = 1, .pixels_per_part = p.pixels()};
+  const PixelSplit full_image{.parts = 1, .pixels_per_part = p.pixels()};
   const auto group_blocks = static_cast<unsigned>(ceil_div(p.n * p.g, kMergeWarps));
   ladder::launch(groupnorm_forward_groups_kernel<T>, {.grid = group_blocks, .block = kMergeWarps * 32}, stream, p, t,
-                 full, rows, normalisers);
+                 full_image, rows, normalisers);
   constexpr int kPixels = 256;
   const PixelSplit split{.parts = ceil_div(p.pixels(), kPixels), .pixels_per_part = kPixels};
   ladder::launch(groupnorm_forward_output_kernel<T, kWidth, Act, P>,

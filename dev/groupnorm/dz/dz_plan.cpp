@@ -106,8 +106,8 @@ DzPlan best_plan(const Problem& p, const Needs& needs, const Cost& cost) {
   DzPlan best;
   if (!whole_vectors(p)) return best;
   const int channels_per_group = p.channels_per_group();
-  const int chunk_step = std::lcm(
-      channels_per_group, 16 / element_bytes(p));  // fewest channels that are whole groups and whole 16-byte vectors
+  // The fewest channels that are whole groups and whole 16-byte vectors.
+  const int chunk_step = std::lcm(channels_per_group, 16 / element_bytes(p));
   const int max_cluster = needs.group_sums ? most_cluster_blocks() : kMaxClusterBlocks;
   double lowest = kInfinity;
   for (int log_cluster = 0; 1 << log_cluster <= max_cluster; ++log_cluster) {

@@ -42,8 +42,7 @@ struct DzPlan {
 // Requirements of a version on its plans.
 struct Needs {
   int (*sums_bytes)(const DzPlan& plan);  // shared memory of a block after its slab of x and dz
-  bool group_sums =
-      false;  // blocks exchange sums of groups: up to 16 blocks, 32 groups; two partial sums may share a row
+  bool group_sums = false;  // blocks exchange sums of groups: up to 16 blocks, 32 groups; partial sums may share rows
   int threads_per_sm = kThreadsPerSm;
   bool fuses_neighbours = false;  // runs problems with the words `addend` and `embedding` (groupnorm.h)
   bool split = false;             // runs problems whose x is two tensors
@@ -55,8 +54,7 @@ struct Costs {
   double step_ns = 0;     // per step of a thread
   double cluster_ns = 0;  // per doubling of the cluster
   double exposed = 0;     // fraction of step_ns and cluster_ns that other blocks do not hide after the first wave
-  bool rounds_up_blocks =
-      false;  // the first wave takes as long as its fullest SM: round an SM's blocks up to whole ones
+  bool rounds_up_blocks = false;  // the first wave takes as long as its fullest SM
 };
 
 // Returns the plan of the lowest cost; its chunk is 0 if none fits.

@@ -10,11 +10,10 @@ namespace ladder::groupnorm::resident_dz {
 
 // Shared memory after the slab.
 struct GroupSums {
-  float* scale;     // [chunk], rstd * gamma
-  float2* partial;  // [partial_rows][chunk], sums of dz and dz * (x - mean)
-  float2* groups;   // [groups][pitch], each rank's sums of rstd * gamma times dz and dz * (x - mean)
-  float2*
-      channels;  // [owned][cluster], each rank's sums of dz and dz * (x - mean), of the channels that the block owns
+  float* scale;            // [chunk], rstd * gamma
+  float2* partial;         // [partial_rows][chunk], sums of dz and dz * (x - mean)
+  float2* groups;          // [groups][pitch], each rank's sums of rstd * gamma times dz and dz * (x - mean)
+  float2* channels;        // [owned][cluster], the same without that factor, of the channels that the block owns
   ptx::Mbarrier* arrived;  // counts the bytes that the cluster sends
   float* mean;             // [groups]
   float* rstd;             // [groups]

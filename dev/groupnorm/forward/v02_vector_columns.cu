@@ -15,9 +15,9 @@ namespace {
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kColumnThreads)
-    groupnorm_forward_v02_kernel(Problem p, const void* x, PixelSplit full, float2* rows) {
+    groupnorm_forward_v02_kernel(Problem p, const void* x, PixelSplit full_image, float2* rows) {
   using Extent = Tile<T, kWidth>;
-  const TileOffset<T, kWidth> tile(p, full);
+  const TileOffset<T, kWidth> tile(p, full_image);
   const auto count = static_cast<float>(p.h * p.w);
   const int column = tile.c0 - tile.first_channel;
   float pivots[kWidth] = {};
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kColumnThreads)
 
   // Mean of each channel, about its first element.
   float2 sums[kWidth] = {};
-  for_each_pixel(p, full, tile, x, [&](const float(&values)[kWidth]) {
+  for_each_pixel(p, full_image, tile, x, [&](const float(&values)[kWidth]) {
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) sums[i].x += values[i] - pivots[i];
   });
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kColumnThreads)
     // m2 of each channel. x of row 0 is the mean and x of other rows 0, so that the sums over rows are pairs (mean, m2).
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) sums[i] = {tile.row == 0 ? means[i] : 0.0f, 0.0f};
-  for_each_pixel(p, full, tile, x, [&](const float(&values)[kWidth]) {
+  for_each_pixel(p, full_image, tile, x, [&](const float(&values)[kWidth]) {
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
       const float centred = values[i] - pivots[i] - means[i];
@@ -56,12 +56,13 @@ std::size_t workspace_bytes(const Problem& p) { return sizeof(float2) * p.n * (p
 void launch(const Problem& p, const Forward::Tensors& t, void* workspace, Stream stream) {
   auto* const rows = static_cast<float2*>(workspace);
   float2* const normalisers = rows + std::size_t(p.n) * p.c;
-  const PixelSplit full{.parts = 1, .pixels_per_part = p.pixels()};
+  const PixelSplit full_image{.parts = 1, .pixels_per_part = p.pixels()};
   dispatch_columns(p, [&](auto element, auto width, auto act) {
     using T = decltype(element);
     constexpr int kWidth = decltype(width)::value;
     ladder::launch(groupnorm_forward_v02_kernel<T, kWidth>,
-                   {.grid = column_blocks<T, kWidth>(p, full), .block = kColumnThreads}, stream, p, t.x, full, rows);
+                   {.grid = column_blocks<T, kWidth>(p, full_image), .block = kColumnThreads}, stream, p, t.x,
+                   full_image, rows);
     dispatch_parameters<T>(p, [&](auto parameter) {
       launch_output<T, kWidth, decltype(act), decltype(parameter)>(p, t, rows, normalisers, stream);
     });

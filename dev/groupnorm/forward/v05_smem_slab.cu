@@ -25,11 +25,11 @@ __global__ void __launch_bounds__(512)
 
   // Copy the thread's vectors into shared memory. No other thread reads them, so they need no barrier.
   const int threads = plan.threads();
-  auto* const local = reinterpret_cast<uint4*>(smem + sums_bytes) + threadIdx.x;
+  auto* const local_vectors = reinterpret_cast<uint4*>(smem + sums_bytes) + threadIdx.x;
   const int pixels = tile.num_pixels() - tile.row;
   const int vectors = pixels > 0 ? ((pixels - 1) >> plan.log_rows) + 1 : 0;
 #pragma unroll 4
-  for (int i = 0; i < vectors; ++i) ptx::cp_async<16>(local + i * threads, x + tile.offset + i * step, true);
+  for (int i = 0; i < vectors; ++i) ptx::cp_async<16>(local_vectors + i * threads, x + tile.offset + i * step, true);
   ptx::cp_async_commit();
 
   // Meanwhile load pivots and parameters.
@@ -45,14 +45,15 @@ __global__ void __launch_bounds__(512)
   ptx::cp_async_wait<0>();
   float2 sums[kUnits] = {};
 #pragma unroll 2
-  for (int i = 0; i < vectors; ++i) add_vector<T, kUnit>(local[i * threads], pivots, sums);
+  for (int i = 0; i < vectors; ++i) add_vector<T, kUnit>(local_vectors[i * threads], pivots, sums);
   const float2* const statistics = slab_statistics<T, kUnit, false>(p, plan, tile, sums, smem);
 
   // Normalise, and store.
   apply_statistics(statistics, groups, scale, shift);
 #pragma unroll 2
   for (int i = 0; i < vectors; ++i) {
-    *reinterpret_cast<uint4*>(y + i * step) = normalised<T, kUnit, Act>(local[i * threads], pivots, scale, shift);
+    *reinterpret_cast<uint4*>(y + i * step) =
+        normalised<T, kUnit, Act>(local_vectors[i * threads], pivots, scale, shift);
   }
   store_statistics(p, t, plan, tile, chunk, statistics);
 }

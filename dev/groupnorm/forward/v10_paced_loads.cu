@@ -61,10 +61,10 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
   const int pixel = image_pixel + first_pixel + row;
   const auto x = column_of_x<T>(p, t, chunk_channel + column * kVec);
   const int step = static_cast<int>(blockDim.y) * x.pitch;
-  uint4* const local = slab + swizzled(plan, row, column);
+  uint4* const local_vectors = slab + swizzled(plan, row, column);
   const uint4* const end = slab + pixels * plan.row_vectors;
   const T* from = x.pixel_ptr(pixel);
-  uint4* to = local;
+  uint4* to = local_vectors;
   constexpr int kBatch = 8;
 #pragma unroll 1
   for (; to + (kBatch - 1) * plan.threads < end; to += kBatch * plan.threads, from += kBatch * step) {
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
   T* const y = static_cast<T*>(t.y) + pixel * p.c + chunk_channel + column * kVec;
   const int y_step = static_cast<int>(blockDim.y) * p.c;
   if (!__syncthreads_or(far)) {
-    store_normalised<T, Act, false>(plan, local, end, y, y_step, column, sums);
+    store_normalised<T, Act, false>(plan, local_vectors, end, y, y_step, column, sums);
     return;
   }
 
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm)
   if (plan.log_cluster > 0) exchange_groups(plan, cta_rank, thread_idx, sums, 1);
   if (has_channel) finish(1, pivot);
   __syncthreads();
-  store_normalised<T, Act, true>(plan, local, end, y, y_step, column, sums);
+  store_normalised<T, Act, true>(plan, local_vectors, end, y, y_step, column, sums);
 }
 
 constexpr TuningParameters kTuning{

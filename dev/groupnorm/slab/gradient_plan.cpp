@@ -51,8 +51,7 @@ double slab_ns(const Problem& p, const GradientSlab& slab) {
 GradientSlab plan_smem(const Problem& p) {
   GradientSlab best;
   if (!whole_vectors(p)) return best;
-  const int chunk_step =
-      std::lcm(p.c / p.g, vector_of(p));  // the least channels that are whole groups and whole vectors
+  const int chunk_step = std::lcm(p.c / p.g, vector_of(p));  // fewest channels of whole groups and whole vectors
   const int total = p.c / chunk_step;
   double lowest = std::numeric_limits<double>::infinity();  // of a slab that does not fit
   for (int cluster = 1; cluster <= std::min(kMaxClusterBlocks, p.h * p.w); cluster *= 2) {
