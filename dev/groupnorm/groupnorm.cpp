@@ -261,12 +261,12 @@ Statistics statistics(const Problem& p, const std::vector<float>& x) {
   Statistics s{.mean = std::vector<double>(groups), .rstd = std::vector<double>(groups)};
   parallel_for(groups, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t group = begin; group < end; ++group) {
-      const int width = p.channels_per_group();
-      const float* first = &x[(group / p.g) * p.pixels() * p.c + (group % p.g) * width];
+      const int channels_per_group = p.channels_per_group();
+      const float* first = &x[(group / p.g) * p.pixels() * p.c + (group % p.g) * channels_per_group];
       const auto sum_of = [&](const auto& term) {
         double sum = 0;
         for (std::int64_t pixel = 0; pixel < p.pixels(); ++pixel) {
-          for (int i = 0; i < width; ++i) sum += term(first[pixel * p.c + i]);
+          for (int i = 0; i < channels_per_group; ++i) sum += term(first[pixel * p.c + i]);
         }
         return sum;
       };

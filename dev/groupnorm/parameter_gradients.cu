@@ -1,7 +1,7 @@
 // The kernels that end dgamma and dbeta: versions of the backward pass launch one of them after their own.
 #include "dev/groupnorm/parameter_gradients.h"
 
-#include "dev/groupnorm/flagged_rows.h"
+#include "dev/groupnorm/dz/flagged_rows.h"
 #include "dev/groupnorm/parameter_sums.h"
 #include "dev/ptx/clock.h"
 #include "dev/ptx/grid_dependency.h"

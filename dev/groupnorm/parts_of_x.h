@@ -12,7 +12,7 @@ struct ColumnOfX {
   const T* first;  // of the first image's first pixel
   int pitch;       // from a pixel to the next one, of all images
 
-  __device__ __forceinline__ const T* at(int pixel) const { return first + pixel * pitch; }
+  __device__ __forceinline__ const T* pixel_ptr(int pixel) const { return first + pixel * pitch; }
 };
 
 template <class T, class Tensors>

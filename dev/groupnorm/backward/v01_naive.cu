@@ -36,8 +36,8 @@ __device__ __forceinline__ float2 block_sum(float2 value) {
 }
 
 template <class T>
-__device__ __forceinline__ float x_at(const Problem& p, const Backward::Tensors& t, int pixel, int channel) {
-  return to_float(*column_of_x<T>(p, t, channel).at(pixel));
+__device__ __forceinline__ float load_x(const Problem& p, const Backward::Tensors& t, int pixel, int channel) {
+  return to_float(*column_of_x<T>(p, t, channel).pixel_ptr(pixel));
 }
 
 template <class T, class Act, class P>
@@ -46,16 +46,16 @@ __global__ void __launch_bounds__(kThreads)
   const auto* const dy = static_cast<const T*>(t.dy);
   const int image = blockIdx.x / p.g;
   const int group = blockIdx.x % p.g;
-  const int width = p.c / p.g;
-  const int m = p.h * p.w * width;
+  const int channels_per_group = p.c / p.g;
+  const int m = p.h * p.w * channels_per_group;
 
   float2 ab{0, 0};
   for (int i = threadIdx.x; i < m; i += blockDim.x) {
-    const int c = group * width + i % width;
-    const int at = (image * p.h * p.w + i / width) * p.c + c;
+    const int c = group * channels_per_group + i % channels_per_group;
+    const int offset = (image * p.h * p.w + i / channels_per_group) * p.c + c;
     const Channel channel = channel_of<P>(p, t, image, c);
     float2 term{0, 0};
-    add_terms<Act>(channel, x_at<T>(p, t, image * p.h * p.w + i / width, c), to_float(dy[at]), term);
+    add_terms<Act>(channel, load_x<T>(p, t, image * p.h * p.w + i / channels_per_group, c), to_float(dy[offset]), term);
     ab.x = fmaf(gamma_of<P>(t, c), term.x, ab.x);
     ab.y = fmaf(channel.scale, term.y, ab.y);
   }
@@ -64,13 +64,14 @@ __global__ void __launch_bounds__(kThreads)
   const Correction correction = correction_of(t.rstd[blockIdx.x], ab, 1.0f / static_cast<float>(m));
 
   for (int i = threadIdx.x; i < m; i += blockDim.x) {
-    const int c = group * width + i % width;
-    const int at = (image * p.h * p.w + i / width) * p.c + c;
+    const int c = group * channels_per_group + i % channels_per_group;
+    const int offset = (image * p.h * p.w + i / channels_per_group) * p.c + c;
     const Channel channel = channel_of<P>(p, t, image, c);
-    float dx = dx_of(channel, correction, x_at<T>(p, t, image * p.h * p.w + i / width, c), to_float(dy[at]), Act{});
-    if (t.addend) dx += to_float(static_cast<const T*>(t.addend)[at]);
-    if (t.addend2) dx += to_float(static_cast<const T*>(t.addend2)[at]);
-    static_cast<T*>(t.dx)[at] = from_float<T>(dx);
+    float dx = dx_of(channel, correction, load_x<T>(p, t, image * p.h * p.w + i / channels_per_group, c),
+                     to_float(dy[offset]), Act{});
+    if (t.addend) dx += to_float(static_cast<const T*>(t.addend)[offset]);
+    if (t.addend2) dx += to_float(static_cast<const T*>(t.addend2)[offset]);
+    static_cast<T*>(t.dx)[offset] = from_float<T>(dx);
   }
 }
 
@@ -86,9 +87,9 @@ __global__ void __launch_bounds__(kThreads)
   const Correction correction = correction_of(channel.rstd, sums[group], inverse_m);
   float2 sum{0, 0};
   for (int pixel = threadIdx.x; pixel < p.h * p.w; pixel += blockDim.x) {
-    const int at = (image * p.h * p.w + pixel) * p.c + c;
-    const float x = x_at<T>(p, t, image * p.h * p.w + pixel, c);
-    sum.x += dx_of(channel, correction, x, to_float(static_cast<const T*>(t.dy)[at]), Act{});
+    const int offset = (image * p.h * p.w + pixel) * p.c + c;
+    const float x = load_x<T>(p, t, image * p.h * p.w + pixel, c);
+    sum.x += dx_of(channel, correction, x, to_float(static_cast<const T*>(t.dy)[offset]), Act{});
   }
   sum = block_sum(sum);
   if (threadIdx.x == 0) t.de[image * p.embedding + p.first + c] = sum.x;
@@ -104,9 +105,9 @@ __global__ void __launch_bounds__(kThreads) groupnorm_backward_v01_parameters_ke
     float2 run{0, 0};
     for (int i = 0; i < kRun && pixel < pixels; ++i, pixel += blockDim.x) {
       const Channel channel = channel_of<P>(p, t, pixel / (p.h * p.w), c);
-      const int at = pixel * p.c + c;
+      const int offset = pixel * p.c + c;
       float2 term{0, 0};
-      add_terms<Act>(channel, x_at<T>(p, t, pixel, c), to_float(static_cast<const T*>(t.dy)[at]), term);
+      add_terms<Act>(channel, load_x<T>(p, t, pixel, c), to_float(static_cast<const T*>(t.dy)[offset]), term);
       run.x += term.x;
       run.y = fmaf(channel.rstd, term.y, run.y);
     }

@@ -7,7 +7,7 @@
 // Needs:  nothing; single elements where c is no multiple of a vector; a workspace of two floats a channel and group of
 //         every image.
 
-#include "dev/groupnorm/gradient_columns.h"
+#include "dev/groupnorm/columns/gradient_columns.h"
 #include "dev/groupnorm/parameter_gradients.h"
 
 namespace ladder::groupnorm {
@@ -42,9 +42,9 @@ std::size_t workspace_bytes(const Problem& p) { return sizeof(float2) * p.n * (p
 void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Stream stream) {
   auto* const rows = static_cast<float2*>(workspace);        // [n][c]
   float2* const group_sums = rows + std::size_t(p.n) * p.c;  // [n][g]
-  const PixelSplit whole{.parts = 1, .each = p.h * p.w};
+  const PixelSplit full_image{.parts = 1, .pixels_per_part = p.h * p.w};
   constexpr int kDxPixels = 256;
-  const PixelSplit split{.parts = ceil_div(p.h * p.w, kDxPixels), .each = kDxPixels};
+  const PixelSplit split{.parts = ceil_div(p.h * p.w, kDxPixels), .pixels_per_part = kDxPixels};
   const auto group_blocks = static_cast<unsigned>(ceil_div(p.n * p.g, kWarps));
   dispatch_columns(p, [&](auto element, auto width, auto act) {
     using T = decltype(element);
@@ -53,7 +53,8 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
     dispatch_parameters<T>(p, [&](auto parameter) {
       using P = decltype(parameter);
       ladder::launch(groupnorm_backward_v02_sums_kernel<T, kWidth, Act, P>,
-                     {.grid = column_blocks<T, kWidth>(p, whole), .block = kColumnThreads}, stream, p, t, whole, rows);
+                     {.grid = column_blocks<T, kWidth>(p, full_image), .block = kColumnThreads}, stream, p, t,
+                     full_image, rows);
       ladder::launch(groupnorm_backward_v02_groups_kernel<P>, {.grid = group_blocks, .block = kWarps * 32}, stream, p,
                      t, rows, group_sums);
       ladder::launch(groupnorm_backward_v02_dx_kernel<T, kWidth, Act, P>,

@@ -12,7 +12,7 @@
 //         every image.
 
 #include "dev/common/staggered_start.h"
-#include "dev/groupnorm/group_sums.h"
+#include "dev/groupnorm/dz/group_sums.h"
 #include "dev/ptx/cache_policy.h"
 #include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/grid_dependency.h"
@@ -20,18 +20,18 @@
 namespace ladder::groupnorm {
 namespace {
 
-using namespace dz_kept;
+using namespace resident_dz;
 
 constexpr Needs kNeeds{.sums_bytes = GroupSums::bytes, .group_sums = true};
 
 template <class T, class Act, class P, bool kCluster>
 __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
-    groupnorm_backward_v12_kernel(Problem p, Backward::Tensors t, Plan plan, StaggeredStart start, FlaggedRow* rows) {
+    groupnorm_backward_v12_kernel(Problem p, Backward::Tensors t, DzPlan plan, StaggeredStart start, FlaggedRow* rows) {
   using Layout = SlabLayout<T>;
   LADDER_DYN_SMEM(raw);
   const GroupSums smem(raw + Layout::bytes(plan), plan);
   const ptx::CachePolicy policy = ptx::evict_policy(plan.reads_once);
-  const Place place(p, plan);
+  const DzOffset tile(p, plan);
   if constexpr (kCluster) {
     if (threadIdx.x == 0) {
       ptx::mbarrier_init(smem.arrived, 1);
@@ -45,29 +45,29 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
 
   // Load constants before x and dy: after them in the queues to memory they would arrive last. Thread i fetches those
   // of the chunk's channel i; beta is of the thread's own four channels.
-  Fetched fetched = fetch_channel<P>(p, t, plan, place, min(static_cast<int>(threadIdx.x), plan.chunk - 1));
+  ChannelConstants constants = fetch_channel<P>(p, t, plan, tile, min(static_cast<int>(threadIdx.x), plan.chunk - 1));
   float beta[kQuad] = {};
-  if (t.beta) load_parameters(typed<P>(t.beta) + place.chunk * plan.chunk + place.column * kQuad, beta);
+  if (t.beta) load_parameters(typed<P>(t.beta) + tile.chunk * plan.chunk + tile.column * kQuad, beta);
 
   // Start all copies of x and dy to shared memory, in two cp.async groups. Two threads share a 16-byte vector of 16-bit
   // elements: the even one copies it at even steps, the odd one at odd steps. Past the block's last pixel x repeats
   // that pixel and dy is zero, so that the sums do not change.
-  unsigned char* const slab = raw + place.warp * plan.steps * Layout::kStepBytes;  // the warp's part of it
+  unsigned char* const slab = raw + tile.warp_idx * plan.steps * Layout::kStepBytes;  // the warp's part of it
   {
-    const int sharer = place.lane % Layout::kSharers;
-    const int at = place.image_at + (place.column - sharer) * kQuad;
-    unsigned char* to = slab + sharer * Layout::kStepBytes + place.lane / Layout::kSharers * 16;
-    int pixel = place.first + sharer * plan.rows;
+    const int sharer = tile.lane_idx % Layout::kSharers;
+    const int column_offset = tile.image_offset + (tile.column - sharer) * kQuad;
+    unsigned char* to = slab + sharer * Layout::kStepBytes + tile.lane_idx / Layout::kSharers * 16;
+    int pixel = tile.first_pixel + sharer * plan.pixel_rows;
     int step = sharer;
 #pragma unroll 1
     for (int group = 0; group < 2; ++group) {
-      const int until = group == 0 ? plan.half : plan.steps;
+      const int until = group == 0 ? plan.first_steps : plan.steps;
 #pragma unroll 4
       for (; step < until; step += Layout::kSharers) {
-        const int from = at + min(pixel, place.end - 1) * p.c;
+        const int from = column_offset + min(pixel, tile.end_pixel - 1) * p.c;
         ptx::cp_async_16(to, static_cast<const T*>(t.x) + from, true, policy);
-        ptx::cp_async_16(to + Layout::kDz, static_cast<const T*>(t.dy) + from, pixel < place.end, policy);
-        pixel += Layout::kSharers * plan.rows;
+        ptx::cp_async_16(to + Layout::kDz, static_cast<const T*>(t.dy) + from, pixel < tile.end_pixel, policy);
+        pixel += Layout::kSharers * plan.pixel_rows;
         to += Layout::kSharers * Layout::kStepBytes;
       }
       ptx::cp_async_commit();
@@ -79,35 +79,35 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
 #pragma unroll 1
   for (int i = threadIdx.x; i < plan.chunk; i += plan.threads()) {
     const int group = group_of(plan, i);
-    if (i >= plan.threads()) fetched = fetch_channel<P>(p, t, plan, place, i);
-    if (i == group * plan.width) smem.mean[group] = fetched.mean, smem.rstd[group] = fetched.rstd;
-    smem.scale[i] = fetched.rstd * fetched.gamma;
+    if (i >= plan.threads()) constants = fetch_channel<P>(p, t, plan, tile, i);
+    if (i == group * plan.channels_per_group) smem.mean[group] = constants.mean, smem.rstd[group] = constants.rstd;
+    smem.scale[i] = constants.rstd * constants.gamma;
   }
   __syncthreads();
   float mean[kQuad];
   float scale[kQuad];
-  for_channels(plan, place, [&](int i, int group) { mean[i] = smem.mean[group]; });
-  load_quad(smem.scale + place.column * kQuad, scale);
+  for_channels(plan, tile, [&](int i, int group) { mean[i] = smem.mean[group]; });
+  load_quad(smem.scale + tile.column * kQuad, scale);
 
   // Overwrite dy with dz and add up dz and dz * (x - mean) in each of the thread's four channels. Then add up these
-  // sums over the block's rows, into smem.parts.
-  unsigned char* const own = slab + place.lane * Layout::kQuadBytes;  // the thread's x
-  unsigned char* const own_dz = slab + Layout::dz_at(place.lane);
+  // sums over the block's rows, into smem.partial.
+  unsigned char* const local_x = slab + tile.lane_idx * Layout::kQuadBytes;  // the thread's x
+  unsigned char* const local_dz = slab + Layout::dz_offset(tile.lane_idx);
   float sums[2 * kQuad] = {};
-  make_dz<T, Act>(plan, own, own_dz, mean, scale, beta, sums);
-  sum_rows<true>({plan.quads, plan.chunk, plan.rows, plan.senders, plan.parts}, smem.parts, place.row, place.column,
-                 sums);
+  make_dz<T, Act>(plan, local_x, local_dz, mean, scale, beta, sums);
+  sum_rows<true>({plan.quads, plan.chunk, plan.pixel_rows, plan.partial_sums, plan.partial_rows}, smem.partial,
+                 tile.row, tile.column, sums);
   __syncthreads();
 
   // Send a group's sums to every block of the cluster, a channel's sums to its owner: rank channel % cluster.
   if constexpr (kCluster) {
     ptx::cluster_wait();  // all blocks have started
     if (threadIdx.x == 0) {
-      const int expected = plan.groups + (rows ? GroupSums::owned(plan, place.rank) : 0);  // float2, from each rank
+      const int expected = plan.groups + (rows ? GroupSums::owned(plan, tile.cta_rank) : 0);  // float2 per rank
       ptx::mbarrier_arrive_expect_tx(smem.arrived, (expected << plan.log_cluster) * sizeof(float2));
     }
   }
-  send_groups<kCluster>(p, plan, place, smem, rows);
+  send_groups<kCluster>(p, plan, tile, smem, rows);
   if constexpr (kCluster) {
     ptx::mbarrier_wait_cluster(smem.arrived, 0);
   } else {
@@ -115,50 +115,50 @@ __global__ void __launch_bounds__(kMaxThreads, kThreadsPerSm / kMaxThreads)
   }
   float offset[kQuad];  // dx = scale * dz + slope * (x - mean) + offset
   float slope[kQuad];
-  add_ranks(plan, place, smem, offset, slope);
+  add_ranks(plan, tile, smem, offset, slope);
 
   // Add up the ranks' sums of each channel that the block owns, and store them for the second kernel. Begin with the
   // last thread: the first ones had the most to do in send_groups().
   if (kCluster && rows) {
 #pragma unroll 1
-    for (int i = plan.threads() - 1 - static_cast<int>(threadIdx.x); i < GroupSums::owned(plan, place.rank);
+    for (int i = plan.threads() - 1 - static_cast<int>(threadIdx.x); i < GroupSums::owned(plan, tile.cta_rank);
          i += plan.threads()) {
       const int first = i << plan.log_cluster;
       const float2 sum = sum_column(smem.channels + first, plan.cluster(), 1, 0);
-      leave_channel(p, plan, place, smem, rows, first + place.rank, sum);
+      store_channel_terms(p, plan, tile, smem, rows, first + tile.cta_rank, sum);
     }
   }
 
   // Write dx, two pixels at a time.
-  int to = place.image_at + place.first * p.c + place.column * kQuad;
-  int at = 0;
+  int to = tile.image_offset + tile.first_pixel * p.c + tile.column * kQuad;
+  int step_offset = 0;
   const auto write = [&](int s) {
     float x[kQuad];
     float dz[kQuad];
     float dx[kQuad];
-    unpack_quad<T>(*reinterpret_cast<const Quad<T>*>(own + at + s * Layout::kStepBytes), x);
-    load_quad(reinterpret_cast<const float*>(own_dz + at + s * Layout::kStepBytes), dz);
+    unpack_quad<T>(*reinterpret_cast<const Quad<T>*>(local_x + step_offset + s * Layout::kStepBytes), x);
+    load_quad(reinterpret_cast<const float*>(local_dz + step_offset + s * Layout::kStepBytes), dz);
 #pragma unroll
     for (int i = 0; i < kQuad; ++i) {
       dx[i] = dx_of({.scale = scale[i]}, {.offset = offset[i], .slope = slope[i]}, x[i] - mean[i], dz[i]);
     }
-    *reinterpret_cast<Quad<T>*>(static_cast<T*>(t.dx) + to + s * plan.rows * p.c) = pack_quad<T>(dx);
+    *reinterpret_cast<Quad<T>*>(static_cast<T*>(t.dx) + to + s * plan.pixel_rows * p.c) = pack_quad<T>(dx);
   };
-  int pixel = place.first;
+  int pixel = tile.first_pixel;
 #pragma unroll 1
-  for (; pixel + plan.rows < place.end; pixel += 2 * plan.rows) {
+  for (; pixel + plan.pixel_rows < tile.end_pixel; pixel += 2 * plan.pixel_rows) {
     write(0);
     write(1);
-    to += 2 * plan.rows * p.c;
-    at += 2 * Layout::kStepBytes;
+    to += 2 * plan.pixel_rows * p.c;
+    step_offset += 2 * Layout::kStepBytes;
   }
-  if (pixel < place.end) write(0);
+  if (pixel < tile.end_pixel) write(0);
 }
 
-const char* supports(const Problem& p) { return dz_kept::supports(p, kNeeds); }
+const char* supports(const Problem& p) { return resident_dz::supports(p, kNeeds); }
 
 std::vector<KernelPlan<Backward>> plans(const Problem& p) {
-  const Plan plan = plan_of_turns(p, kNeeds);
+  const DzPlan plan = plan_of_turns(p, kNeeds);
   KernelPlan<Backward> only{.name = plan.cluster() == 1 ? "single blocks" : "clusters",
                             .workspace_bytes = sizeof(FlaggedRow) * p.n * p.c};
   dispatch_all_types(p, [&](auto element, auto act, auto parameter) {

@@ -30,32 +30,33 @@ template <class T, class Act, class P>
 __global__ void __launch_bounds__(kThreads, 4) groupnorm_forward_v01_kernel(Problem p, Forward::Tensors t) {
   const int image = blockIdx.x / p.g;
   const int group = blockIdx.x % p.g;
-  const int width = p.c / p.g;
-  const int m = p.h * p.w * width;
+  const int channels_per_group = p.c / p.g;
+  const int m = p.h * p.w * channels_per_group;
   // The group's element i.
-  const auto x_at = [&](int i) {
-    return to_float(*column_of_x<T>(p, t, group * width + i % width).at(image * p.h * p.w + i / width));
+  const auto load_x = [&](int i) {
+    return to_float(*column_of_x<T>(p, t, group * channels_per_group + i % channels_per_group)
+                         .pixel_ptr(image * p.h * p.w + i / channels_per_group));
   };
 
   // Mean, about the first element (statistics.h says why).
-  Normaliser normaliser{.pivot = x_at(0)};
+  Normaliser normaliser{.pivot = load_x(0)};
   float sum = 0;
-  for (int i = threadIdx.x; i < m; i += kThreads) sum += x_at(i) - normaliser.pivot;
+  for (int i = threadIdx.x; i < m; i += kThreads) sum += load_x(i) - normaliser.pivot;
   normaliser.delta = block_sum(sum) / static_cast<float>(m);
 
   // Variance, about the mean.
   float squares = 0;
   for (int i = threadIdx.x; i < m; i += kThreads) {
-    const float centred = x_at(i) - normaliser.pivot - normaliser.delta;
+    const float centred = load_x(i) - normaliser.pivot - normaliser.delta;
     squares = fmaf(centred, centred, squares);
   }
   normaliser.rstd = rstd_of(p, block_sum(squares) / static_cast<float>(m));
 
   // Output.
-  auto* const y = static_cast<T*>(t.y) + image * p.h * p.w * p.c + group * width;
+  auto* const y = static_cast<T*>(t.y) + image * p.h * p.w * p.c + group * channels_per_group;
   for (int i = threadIdx.x; i < m; i += kThreads) {
-    const Scaling channel = scaling_of<P>(normaliser, t, group * width + i % width);
-    y[i / width * p.c + i % width] = from_float<T>(y_of<Act>(channel, x_at(i)));
+    const Scaling channel = scaling_of<P>(normaliser, t, group * channels_per_group + i % channels_per_group);
+    y[i / channels_per_group * p.c + i % channels_per_group] = from_float<T>(y_of<Act>(channel, load_x(i)));
   }
   if (threadIdx.x > 0) return;
   t.mean[blockIdx.x] = normaliser.pivot + normaliser.delta;

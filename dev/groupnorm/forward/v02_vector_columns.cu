@@ -8,24 +8,24 @@
 // Needs:  nothing; single elements where c is no multiple of a vector; a workspace of two floats a channel and group of
 //         every image.
 
-#include "dev/groupnorm/normalise_columns.h"
+#include "dev/groupnorm/columns/normalise_columns.h"
 
 namespace ladder::groupnorm {
 namespace {
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kColumnThreads)
-    groupnorm_forward_v02_kernel(Problem p, const void* x, PixelSplit whole, float2* rows) {
+    groupnorm_forward_v02_kernel(Problem p, const void* x, PixelSplit full_image, float2* rows) {
   using Extent = Tile<T, kWidth>;
-  const Place<T, kWidth> place(p, whole);
+  const TileOffset<T, kWidth> tile(p, full_image);
   const auto count = static_cast<float>(p.h * p.w);
-  const int column = place.c0 - place.tile_channel;
+  const int column = tile.c0 - tile.first_channel;
   float pivots[kWidth] = {};
-  load_pivots<T>(p, place, x, pivots);
+  load_pivots<T>(p, tile, x, pivots);
 
   // Mean of each channel, about its first element.
   float2 sums[kWidth] = {};
-  for_each_pixel(p, whole, place, x, [&](const float(&values)[kWidth]) {
+  for_each_pixel(p, full_image, tile, x, [&](const float(&values)[kWidth]) {
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) sums[i].x += values[i] - pivots[i];
   });
@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(kColumnThreads)
 
     // m2 of each channel. x of row 0 is the mean and x of other rows 0, so that the sums over rows are pairs (mean, m2).
 #pragma unroll
-  for (int i = 0; i < kWidth; ++i) sums[i] = {place.row == 0 ? means[i] : 0.0f, 0.0f};
-  for_each_pixel(p, whole, place, x, [&](const float(&values)[kWidth]) {
+  for (int i = 0; i < kWidth; ++i) sums[i] = {tile.row == 0 ? means[i] : 0.0f, 0.0f};
+  for_each_pixel(p, full_image, tile, x, [&](const float(&values)[kWidth]) {
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
       const float centred = values[i] - pivots[i] - means[i];
@@ -45,8 +45,8 @@ __global__ void __launch_bounds__(kColumnThreads)
     }
   });
   totals = sum_rows<T>(sums);
-  float2* const out = rows + place.image * p.c + place.tile_channel;
-  for (int i = threadIdx.x; i < Extent::kChannels && place.tile_channel + i < p.c; i += kColumnThreads) {
+  float2* const out = rows + tile.image * p.c + tile.first_channel;
+  for (int i = threadIdx.x; i < Extent::kChannels && tile.first_channel + i < p.c; i += kColumnThreads) {
     out[i] = totals[i];
   }
 }
@@ -56,12 +56,13 @@ std::size_t workspace_bytes(const Problem& p) { return sizeof(float2) * p.n * (p
 void launch(const Problem& p, const Forward::Tensors& t, void* workspace, Stream stream) {
   auto* const rows = static_cast<float2*>(workspace);
   float2* const normalisers = rows + std::size_t(p.n) * p.c;
-  const PixelSplit whole{.parts = 1, .each = p.pixels()};
+  const PixelSplit full_image{.parts = 1, .pixels_per_part = p.pixels()};
   dispatch_columns(p, [&](auto element, auto width, auto act) {
     using T = decltype(element);
     constexpr int kWidth = decltype(width)::value;
     ladder::launch(groupnorm_forward_v02_kernel<T, kWidth>,
-                   {.grid = column_blocks<T, kWidth>(p, whole), .block = kColumnThreads}, stream, p, t.x, whole, rows);
+                   {.grid = column_blocks<T, kWidth>(p, full_image), .block = kColumnThreads}, stream, p, t.x,
+                   full_image, rows);
     dispatch_parameters<T>(p, [&](auto parameter) {
       launch_output<T, kWidth, decltype(act), decltype(parameter)>(p, t, rows, normalisers, stream);
     });

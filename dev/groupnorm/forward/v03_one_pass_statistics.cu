@@ -7,21 +7,21 @@
 // Needs:  nothing; single elements where c is no multiple of a vector; a workspace of two floats a channel and group of
 //         every image.
 
-#include "dev/groupnorm/normalise_columns.h"
+#include "dev/groupnorm/columns/normalise_columns.h"
 
 namespace ladder::groupnorm {
 namespace {
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kColumnThreads)
-    groupnorm_forward_v03_kernel(Problem p, const void* x, PixelSplit whole, float2* rows) {
-  const Place<T, kWidth> place(p, whole);
+    groupnorm_forward_v03_kernel(Problem p, const void* x, PixelSplit full_image, float2* rows) {
+  const TileOffset<T, kWidth> tile(p, full_image);
   float pivots[kWidth] = {};
-  load_pivots<T>(p, place, x, pivots);
+  load_pivots<T>(p, tile, x, pivots);
 
   float2 sums[kWidth] = {};
-  for_each_pixel(p, whole, place, x, [&](const float(&values)[kWidth]) { add_pixel(values, pivots, sums); });
-  store_moments<T>(p, whole, place, sum_rows<T>(sums), rows);
+  for_each_pixel(p, full_image, tile, x, [&](const float(&values)[kWidth]) { add_pixel(values, pivots, sums); });
+  store_moments<T>(p, full_image, tile, sum_rows<T>(sums), rows);
 }
 
 std::size_t workspace_bytes(const Problem& p) { return sizeof(float2) * p.n * (p.c + p.g); }
@@ -29,12 +29,13 @@ std::size_t workspace_bytes(const Problem& p) { return sizeof(float2) * p.n * (p
 void launch(const Problem& p, const Forward::Tensors& t, void* workspace, Stream stream) {
   auto* const rows = static_cast<float2*>(workspace);
   float2* const normalisers = rows + std::size_t(p.n) * p.c;
-  const PixelSplit whole{.parts = 1, .each = p.pixels()};
+  const PixelSplit full_image{.parts = 1, .pixels_per_part = p.pixels()};
   dispatch_columns(p, [&](auto element, auto width, auto act) {
     using T = decltype(element);
     constexpr int kWidth = decltype(width)::value;
     ladder::launch(groupnorm_forward_v03_kernel<T, kWidth>,
-                   {.grid = column_blocks<T, kWidth>(p, whole), .block = kColumnThreads}, stream, p, t.x, whole, rows);
+                   {.grid = column_blocks<T, kWidth>(p, full_image), .block = kColumnThreads}, stream, p, t.x,
+                   full_image, rows);
     launch_output<T, kWidth, decltype(act)>(p, t, rows, normalisers, stream);
   });
 }

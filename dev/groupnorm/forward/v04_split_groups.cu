@@ -9,7 +9,7 @@
 #include <algorithm>
 
 #include "core/backend.h"
-#include "dev/groupnorm/normalise_columns.h"
+#include "dev/groupnorm/columns/normalise_columns.h"
 
 namespace ladder::groupnorm {
 namespace {
@@ -17,13 +17,13 @@ namespace {
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kColumnThreads, 3)
     groupnorm_forward_v04_moments_kernel(Problem p, const void* x, PixelSplit split, float2* rows) {
-  const Place<T, kWidth> place(p, split);
+  const TileOffset<T, kWidth> tile(p, split);
   float pivots[kWidth] = {};
-  load_pivots<T>(p, place, x, pivots);
+  load_pivots<T>(p, tile, x, pivots);
 
   float2 sums[kWidth] = {};
-  for_each_pixel(p, split, place, x, [&](const float(&values)[kWidth]) { add_pixel(values, pivots, sums); });
-  store_moments<T>(p, split, place, sum_rows<T>(sums), rows);
+  for_each_pixel(p, split, tile, x, [&](const float(&values)[kWidth]) { add_pixel(values, pivots, sums); });
+  store_moments<T>(p, split, tile, sum_rows<T>(sums), rows);
 }
 
 template <class T, int kWidth, class Act>
@@ -31,21 +31,21 @@ __global__ void __launch_bounds__(kColumnThreads, 3)
     groupnorm_forward_v04_output_kernel(Problem p, Forward::Tensors t, PixelSplit split, const float2* rows) {
   using Extent = Tile<T, kWidth>;
   LADDER_SHARED(Normaliser, normalisers, [Extent::kChannels]);  // of the tile's groups, at most one a channel
-  const Place<T, kWidth> place(p, split);
-  const int width = p.c / p.g;
+  const TileOffset<T, kWidth> tile(p, split);
+  const int channels_per_group = p.c / p.g;
 
   // Merge a group per warp. A group that lies in two tiles is merged by the blocks of both; the first tile's block of
   // part 0 writes its mean and rstd.
-  const int first_group = place.tile_channel / width;
-  const int last_group = (min(place.tile_channel + Extent::kChannels, p.c) - 1) / width;
+  const int first_group = tile.first_channel / channels_per_group;
+  const int last_group = (min(tile.first_channel + Extent::kChannels, p.c) - 1) / channels_per_group;
   for (int group = first_group + static_cast<int>(threadIdx.x) / 32; group <= last_group;
        group += kColumnThreads / 32) {
-    const Normaliser merged = merge_group<T>(p, t.x, split, rows, place.image, group);
+    const Normaliser merged = merge_group<T>(p, t.x, split, rows, tile.image, group);
     if (threadIdx.x % 32 > 0) continue;
     normalisers[group - first_group] = merged;
-    if (place.part > 0 || group * width < place.tile_channel) continue;
-    t.mean[place.image * p.g + group] = merged.pivot + merged.delta;
-    t.rstd[place.image * p.g + group] = merged.rstd;
+    if (tile.part > 0 || group * channels_per_group < tile.first_channel) continue;
+    t.mean[tile.image * p.g + group] = merged.pivot + merged.delta;
+    t.rstd[tile.image * p.g + group] = merged.rstd;
   }
   __syncthreads();
   write_columns<T, kWidth, Act>(p, t, split, [&](int group) { return normalisers[group - first_group]; });
@@ -57,11 +57,11 @@ PixelSplit split_of(const Problem& p) {
   const bool vectors = whole_vectors(p);
   const int rows = vectors ? Tile<float, 4>::kRows : Tile<float, 1>::kRows;
   const int channels = vectors ? Tile<float, 4>::kColumns * 16 / size_of(p.dtype) : Tile<float, 1>::kChannels;
-  const int whole_images = p.n * ceil_div(p.c, channels);
+  const int full_images = p.n * ceil_div(p.c, channels);
   const int parts =
-      std::clamp(kBlocksPerSm * backend::device().num_sms / whole_images, 1, ceil_div(p.pixels(), 2 * rows));
-  const int each = ceil_div(p.pixels(), parts);
-  return {.parts = ceil_div(p.pixels(), each), .each = each};
+      std::clamp(kBlocksPerSm * backend::device().num_sms / full_images, 1, ceil_div(p.pixels(), 2 * rows));
+  const int pixels_per_part = ceil_div(p.pixels(), parts);
+  return {.parts = ceil_div(p.pixels(), pixels_per_part), .pixels_per_part = pixels_per_part};
 }
 
 std::size_t workspace_bytes(const Problem& p) { return sizeof(float2) * p.n * split_of(p).parts * p.c; }

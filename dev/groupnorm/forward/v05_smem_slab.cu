@@ -6,7 +6,7 @@
 //         narrow.
 // Needs:  whole vectors in a pixel and in some number of groups; a slab of 192 KB at most; sm_80.
 
-#include "dev/groupnorm/slab_normalise.h"
+#include "dev/groupnorm/slab/slab_normalise.h"
 #include "dev/ptx/cp_async.h"
 
 namespace ladder::groupnorm {
@@ -18,43 +18,44 @@ __global__ void __launch_bounds__(512)
   constexpr int kVec = kVector<T>;
   constexpr int kUnits = kVec / kUnit;
   LADDER_DYN_SMEM(smem);
-  const SlabPlace place(p, plan, kVec);
+  const SlabOffset tile(p, plan, kVec);
   const auto* const x = static_cast<const T*>(t.x);
-  auto* const y = static_cast<T*>(t.y) + place.at;
+  auto* const y = static_cast<T*>(t.y) + tile.offset;
   const int step = p.c << plan.log_rows;  // elements from one of the thread's vectors to the next
 
   // Copy the thread's vectors into shared memory. No other thread reads them, so they need no barrier.
   const int threads = plan.threads();
-  auto* const own = reinterpret_cast<uint4*>(smem + sums_bytes) + threadIdx.x;
-  const int pixels = place.count() - place.row;
+  auto* const local_vectors = reinterpret_cast<uint4*>(smem + sums_bytes) + threadIdx.x;
+  const int pixels = tile.num_pixels() - tile.row;
   const int vectors = pixels > 0 ? ((pixels - 1) >> plan.log_rows) + 1 : 0;
 #pragma unroll 4
-  for (int i = 0; i < vectors; ++i) ptx::cp_async<16>(own + i * threads, x + place.at + i * step, true);
+  for (int i = 0; i < vectors; ++i) ptx::cp_async<16>(local_vectors + i * threads, x + tile.offset + i * step, true);
   ptx::cp_async_commit();
 
   // Meanwhile load pivots and parameters.
-  const UnitGroups<kUnit> groups(p, place, kVec);
-  const T* const chunk = x + place.image * p.h * p.w * p.c + place.chunk_channel;
+  const UnitGroups<kUnit> groups(p, tile, kVec);
+  const T* const chunk = x + tile.image * p.h * p.w * p.c + tile.chunk_channel;
   float pivots[kUnits];
   float scale[kVec];
   float shift[kVec];
   load_pivots(groups, chunk, pivots);
-  load_parameters(t, place.chunk_channel + place.column * kVec, scale, shift);
+  load_parameters(t, tile.chunk_channel + tile.column * kVec, scale, shift);
 
   // Sum the thread's vectors, then those of the block.
   ptx::cp_async_wait<0>();
   float2 sums[kUnits] = {};
 #pragma unroll 2
-  for (int i = 0; i < vectors; ++i) add_vector<T, kUnit>(own[i * threads], pivots, sums);
-  const float2* const statistics = slab_statistics<T, kUnit, false>(p, plan, place, sums, smem);
+  for (int i = 0; i < vectors; ++i) add_vector<T, kUnit>(local_vectors[i * threads], pivots, sums);
+  const float2* const statistics = slab_statistics<T, kUnit, false>(p, plan, tile, sums, smem);
 
   // Normalise, and store.
   apply_statistics(statistics, groups, scale, shift);
 #pragma unroll 2
   for (int i = 0; i < vectors; ++i) {
-    *reinterpret_cast<uint4*>(y + i * step) = normalised<T, kUnit, Act>(own[i * threads], pivots, scale, shift);
+    *reinterpret_cast<uint4*>(y + i * step) =
+        normalised<T, kUnit, Act>(local_vectors[i * threads], pivots, scale, shift);
   }
-  store_statistics(p, t, plan, place, chunk, statistics);
+  store_statistics(p, t, plan, tile, chunk, statistics);
 }
 
 // NOTE: a block has at most 227 KB of shared memory, for the slab and 8 bytes for each thread and unit. Units of one channel are
@@ -73,7 +74,7 @@ void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
   const std::size_t sums_bytes = (slab_sums_bytes(p, plan) + 15) / 16 * 16;
   const LaunchConfig config{.grid = slab_blocks(p, plan),
                             .block = static_cast<unsigned>(plan.threads()),
-                            .dynamic_smem = sums_bytes + std::size_t{16} * plan.vectors * plan.threads()};
+                            .dynamic_smem = sums_bytes + std::size_t{16} * plan.vectors_per_thread * plan.threads()};
   dispatch_slab(p, [&](auto element, auto unit, auto act) {
     ladder::launch(groupnorm_forward_v05_kernel<decltype(element), decltype(unit)::value, decltype(act)>, config,
                    stream, p, t, plan, sums_bytes);

@@ -6,14 +6,14 @@
 #pragma once
 
 #include "core/occupancy.h"
-#include "dev/groupnorm/slab.h"
+#include "dev/groupnorm/slab/slab.h"
 #include "dev/ptx/cluster_barrier.h"
 #include "dev/ptx/maximum.h"
 #include "dev/ptx/st_shared_cluster.h"
 
 namespace ladder::groupnorm {
 
-// Shared memory of the sums, in this order: units [channels / kUnit][pitch], parts of the cluster's blocks [8][groups],
+// Shared memory of the sums, in this order: units [channels / kUnit][pitch], partial sums of the cluster's blocks [8][groups],
 // statistics [groups]. The pitch is odd for fewer bank conflicts.
 __host__ __device__ inline int unit_pitch(const SlabPlan& plan) { return plan.rows() | 1; }
 __host__ __device__ inline int slab_groups(const Problem& p, const SlabPlan& plan) {
@@ -25,24 +25,24 @@ inline std::size_t slab_sums_bytes(const Problem& p, const SlabPlan& plan) {
 }
 
 // Position of a block and its thread. Neighbouring clusters take neighbouring chunks of an image.
-struct SlabPlace {
-  int image, rank, chunk_channel, column, row;
+struct SlabOffset {
+  int image, cta_rank, chunk_channel, column, row;
   int begin, end;  // pixels of the block
-  int at;          // of the thread's first vector, in elements
+  int offset;      // offset in [n, h, w, c] of the thread's first vector
 
-  __device__ __forceinline__ SlabPlace(const Problem& p, const SlabPlan& plan, int vector) {
+  __device__ __forceinline__ SlabOffset(const Problem& p, const SlabPlan& plan, int vector) {
     const int block = static_cast<int>(blockIdx.x);
     const int chunks = p.c / plan.channels;
-    rank = block % plan.cluster;
+    cta_rank = block % plan.cluster;
     chunk_channel = block / plan.cluster % chunks * plan.channels;
     image = block / plan.cluster / chunks;
     column = static_cast<int>(threadIdx.x) % plan.columns;
     row = static_cast<int>(threadIdx.x) / plan.columns;
-    begin = min(rank * plan.pixels, p.h * p.w);
-    end = min(begin + plan.pixels, p.h * p.w);
-    at = (image * p.h * p.w + begin + row) * p.c + chunk_channel + column * vector;
+    begin = min(cta_rank * plan.pixels_per_block, p.h * p.w);
+    end = min(begin + plan.pixels_per_block, p.h * p.w);
+    offset = (image * p.h * p.w + begin + row) * p.c + chunk_channel + column * vector;
   }
-  __device__ __forceinline__ int count() const { return end - begin; }
+  __device__ __forceinline__ int num_pixels() const { return end - begin; }
 };
 
 // Returns the lanes of a warp that share a group: as many as the block has threads for, a power of two.
@@ -55,15 +55,15 @@ __device__ __forceinline__ int team_of(int threads, int groups) {
 // Adds up the sums of units of all threads of the block and its cluster. Returns an array in shared memory with (mean less
 // pivot, rstd) of each group of the chunk, which all threads may read.
 template <class T, int kUnit, bool kCluster>
-__device__ __forceinline__ const float2* slab_statistics(const Problem& p, const SlabPlan& plan, const SlabPlace& place,
+__device__ __forceinline__ const float2* slab_statistics(const Problem& p, const SlabPlan& plan, const SlabOffset& tile,
                                                          const float2 (&sums)[kVector<T> / kUnit],
                                                          unsigned char* smem) {
   constexpr int kUnits = kVector<T> / kUnit;
   const int groups = slab_groups(p, plan);
   const int pitch = unit_pitch(plan);
   auto* const units = reinterpret_cast<float2*>(smem);
-  float2* const parts = units + plan.channels / kUnit * pitch;
-  float2* const statistics = parts + kMaxClusterBlocks * groups;
+  float2* const partial = units + plan.channels / kUnit * pitch;
+  float2* const statistics = partial + kMaxClusterBlocks * groups;
   const float inverse_m = 1.0f / static_cast<float>(p.h * p.w * (p.c / p.g));
   const auto finish = [&](float2 sum) {
     const float mean = sum.x * inverse_m;
@@ -72,7 +72,7 @@ __device__ __forceinline__ const float2* slab_statistics(const Problem& p, const
   };
 
 #pragma unroll
-  for (int i = 0; i < kUnits; ++i) units[(place.column * kUnits + i) * pitch + place.row] = sums[i];
+  for (int i = 0; i < kUnits; ++i) units[(tile.column * kUnits + i) * pitch + tile.row] = sums[i];
   __syncthreads();
 
   const int team = team_of(plan.threads(), groups);
@@ -97,9 +97,9 @@ __device__ __forceinline__ const float2* slab_statistics(const Problem& p, const
     }
     if (group >= groups) continue;
     if (kCluster && plan.cluster > 1) {
-      // Send the part to every block, so that after one barrier each block has all parts in its own shared memory.
+      // Send the partial sum to every block, so that after one barrier each has all of them in its shared memory.
       for (int to = lane; to < plan.cluster; to += team) {
-        ptx::st_shared_cluster(ptx::mapa(parts + place.rank * groups + group, to), sum);
+        ptx::st_shared_cluster(ptx::mapa(partial + tile.cta_rank * groups + group, to), sum);
       }
     } else if (lane == 0) {
       statistics[group] = finish(sum);
@@ -109,9 +109,9 @@ __device__ __forceinline__ const float2* slab_statistics(const Problem& p, const
     if (plan.cluster > 1) {
       ptx::cluster_sync();
       for (int group = threadIdx.x; group < groups; group += plan.threads()) {
-        float2 sum = parts[group];
-        for (int rank = 1; rank < plan.cluster; ++rank) {
-          const float2 part = parts[rank * groups + group];
+        float2 sum = partial[group];
+        for (int cta_rank = 1; cta_rank < plan.cluster; ++cta_rank) {
+          const float2 part = partial[cta_rank * groups + group];
           sum.x += part.x, sum.y += part.y;
         }
         statistics[group] = finish(sum);

@@ -4,7 +4,7 @@
 #include "core/numeric.h"
 #include "dev/common/vectors.h"
 #include "dev/groupnorm/activation.h"
-#include "dev/groupnorm/tensor_core_slab.h"
+#include "dev/groupnorm/tensor_core/tensor_core_slab.h"
 
 namespace ladder::groupnorm::tensor_core {
 
@@ -26,7 +26,7 @@ struct Output<float, Silu> {
   }
 };
 // SiLU of two elements with one reciprocal, as 1 / p = q / (p q): three special-function instructions instead of four.
-// The product must not overflow, so below z = -41 the sigmoid is held at 2^-60, which moves y by less than 2^-60 of z.
+// The product must not overflow, so below z = -41 the sigmoid is clamped at 2^-60, which moves y by less than 2^-60 of z.
 template <class T>
 struct Output<T, Silu> : Output<float, Silu> {
   static __device__ __forceinline__ void apply(float& a, float& b) {
@@ -42,8 +42,8 @@ struct Output<T, Silu> : Output<float, Silu> {
 // Normalises the thread's vectors of column `column` and stores them in y. The vectors lie plan.threads vectors apart
 // in the slab, in [from, end), and `step` elements apart in y.
 template <class T, class Act, bool kPivots>
-__device__ __forceinline__ void store_normalised(const Plan& plan, const uint4* from, const uint4* end, T* to, int step,
-                                                 int column, const Sums& sums) {
+__device__ __forceinline__ void store_normalised(const TensorCorePlan& plan, const uint4* from, const uint4* end, T* to,
+                                                 int step, int column, const TensorCoreSums& sums) {
   constexpr int kVec = kVector<T>;
   float scale[kVec];
   float shift[kVec];

@@ -22,15 +22,15 @@ struct Tile {
   static constexpr int kChannels = kColumns * kWidth;
 };
 
-// Split of an image's pixels: part i has pixels [i * each, (i + 1) * each).
+// Split of an image's pixels: part i has pixels [i * pixels_per_part, (i + 1) * pixels_per_part).
 struct PixelSplit {
   int parts = 1;
-  int each = 1;
+  int pixels_per_part = 1;
 };
 
 template <class T, int kWidth>
-__device__ __forceinline__ void load_column(const void* tensor, int at, float (&values)[kWidth]) {
-  const T* const from = static_cast<const T*>(tensor) + at;
+__device__ __forceinline__ void load_column(const void* tensor, int offset, float (&values)[kWidth]) {
+  const T* const from = static_cast<const T*>(tensor) + offset;
   if constexpr (kWidth == 1) {
     values[0] = to_float(*from);
   } else {
@@ -39,8 +39,8 @@ __device__ __forceinline__ void load_column(const void* tensor, int at, float (&
 }
 
 template <class T, int kWidth>
-__device__ __forceinline__ void store_column(void* tensor, int at, const float (&values)[kWidth]) {
-  T* const to = static_cast<T*>(tensor) + at;
+__device__ __forceinline__ void store_column(void* tensor, int offset, const float (&values)[kWidth]) {
+  T* const to = static_cast<T*>(tensor) + offset;
   if constexpr (kWidth == 1) {
     *to = from_float<T>(values[0]);
   } else {
@@ -51,16 +51,16 @@ __device__ __forceinline__ void store_column(void* tensor, int at, const float (
 // Position of a block and its thread. Tiles vary fastest over the grid, so that blocks that run together share a
 // pixel's cache lines.
 template <class T, int kWidth>
-struct Place {
+struct TileOffset {
   using Extent = Tile<T, kWidth>;
-  int image, part, tile_channel, c0, row;
+  int image, part, first_channel, c0, row;
 
-  __device__ __forceinline__ Place(const Problem& p, const PixelSplit& split) {
+  __device__ __forceinline__ TileOffset(const Problem& p, const PixelSplit& split) {
     const int tiles = ceil_div(p.c, Extent::kChannels);
-    tile_channel = static_cast<int>(blockIdx.x) % tiles * Extent::kChannels;
+    first_channel = static_cast<int>(blockIdx.x) % tiles * Extent::kChannels;
     part = static_cast<int>(blockIdx.x) / tiles % split.parts;
     image = static_cast<int>(blockIdx.x) / tiles / split.parts;
-    c0 = tile_channel + static_cast<int>(threadIdx.x) % Extent::kColumns * kWidth;
+    c0 = first_channel + static_cast<int>(threadIdx.x) % Extent::kColumns * kWidth;
     row = static_cast<int>(threadIdx.x) / Extent::kColumns;
   }
 };

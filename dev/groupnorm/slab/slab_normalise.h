@@ -2,25 +2,27 @@
 #pragma once
 
 #include "dev/groupnorm/activation.h"
-#include "dev/groupnorm/slab_statistics.h"
+#include "dev/groupnorm/slab/slab_statistics.h"
 
 namespace ladder::groupnorm {
 
 // Groups of the units of the thread's channels, in the chunk.
 template <int kUnit>
 struct UnitGroups {
-  int width;  // channels of a group
-  int first;  // group of the first unit
-  int into;   // channels of that group before it
+  int channels_per_group;  // channels of a group
+  int first;               // group of the first unit
+  int into;                // channels of that group before it
 
-  __device__ __forceinline__ UnitGroups(const Problem& p, const SlabPlace& place, int vector)
-      : width(p.c / p.g), first(place.column * vector / width), into(place.column * vector - first * width) {}
+  __device__ __forceinline__ UnitGroups(const Problem& p, const SlabOffset& tile, int vector)
+      : channels_per_group(p.c / p.g),
+        first(tile.column * vector / channels_per_group),
+        into(tile.column * vector - first * channels_per_group) {}
 
   // Without a division for each: a unit is at most a group.
   __device__ __forceinline__ int of(int unit) const {
     int group = first;
     for (int i = 1, channel = into + kUnit; i <= unit; ++i, channel += kUnit) {
-      if (channel >= width) channel -= width, ++group;
+      if (channel >= channels_per_group) channel -= channels_per_group, ++group;
     }
     return group;
   }
@@ -32,7 +34,7 @@ template <class T, int kUnit>
 __device__ __forceinline__ void load_pivots(const UnitGroups<kUnit>& groups, const T* chunk,
                                             float (&pivots)[kVector<T> / kUnit]) {
 #pragma unroll
-  for (int i = 0; i < kVector<T> / kUnit; ++i) pivots[i] = to_float(chunk[groups.of(i) * groups.width]);
+  for (int i = 0; i < kVector<T> / kUnit; ++i) pivots[i] = to_float(chunk[groups.of(i) * groups.channels_per_group]);
 }
 
 // Loads gamma into scale and beta into shift, of channels from `channel` on.
@@ -56,9 +58,9 @@ __device__ __forceinline__ void add_vector(const uint4& bits, const float (&pivo
   unpack<T>(bits, values);
 #pragma unroll
   for (int i = 0; i < kVector<T>; ++i) {
-    const float apart = values[i] - pivots[i / kUnit];
-    sums[i / kUnit].x += apart;
-    sums[i / kUnit].y = fmaf(apart, apart, sums[i / kUnit].y);
+    const float shifted = values[i] - pivots[i / kUnit];
+    sums[i / kUnit].x += shifted;
+    sums[i / kUnit].y = fmaf(shifted, shifted, sums[i / kUnit].y);
   }
 }
 
@@ -89,12 +91,12 @@ __device__ __forceinline__ uint4 normalised(const uint4& bits, const float (&piv
 // Writes mean and rstd of the chunk's groups. One block of a cluster does it.
 template <class T>
 __device__ __forceinline__ void store_statistics(const Problem& p, const Forward::Tensors& t, const SlabPlan& plan,
-                                                 const SlabPlace& place, const T* chunk, const float2* statistics) {
-  if (place.rank > 0) return;
-  const int width = p.c / p.g;
+                                                 const SlabOffset& tile, const T* chunk, const float2* statistics) {
+  if (tile.cta_rank > 0) return;
+  const int channels_per_group = p.c / p.g;
   for (int i = threadIdx.x; i < slab_groups(p, plan); i += plan.threads()) {
-    const int group = place.image * p.g + place.chunk_channel / width + i;
-    t.mean[group] = to_float(chunk[i * width]) + statistics[i].x;
+    const int group = tile.image * p.g + tile.chunk_channel / channels_per_group + i;
+    t.mean[group] = to_float(chunk[i * channels_per_group]) + statistics[i].x;
     t.rstd[group] = statistics[i].y;
   }
 }
