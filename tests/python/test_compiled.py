@@ -44,22 +44,19 @@ def test_comments_and_blanks_do_not_count_and_all_else_does(tmp_path):
     tree(tmp_path)
     file = tmp_path / VERSION
     text = file.read_text()
-    code = """%s\nconst char *a = "b // c /* d  e", f = '\\'', g = '"'; int h = 1'000; auto i = R"x(// "j)" */ k)x";\n#define L\nM n\n"""
-    file.write_text(code % text)
+    code = (
+        text
+        + """\nconst char *a = "b // c /* d  e", f = '\\'', g = '"'; int h = 1'000; auto i = R"x(// "j)" */ k)x";\n#define L\nM n\n"""
+    )
+    file.write_text(code)
     before = compiled.of_versions(tmp_path)
-    file.write_text(
-        "// Idea: none.\n\n" + (code % text).replace("; ", ";  /* x\n */ ").replace("\nM", "  // y's \"z\n\n  M")
-    )
+    file.write_text("// Idea: none.\n\n" + code.replace("; ", ";  /* x\n */ ").replace("\nM", "  // y's \"z\n\n  M"))
     assert compiled.of_versions(tmp_path)[VERSION] != before[VERSION]  # a line was broken
-    file.write_text(
-        "// Idea: none.\n\n" + (code % text).replace("; ", ";  /* x */ ").replace("\nM", "  // y's \"z\n\n  M")
-    )
+    file.write_text("// Idea: none.\n\n" + code.replace("; ", ";  /* x */ ").replace("\nM", "  // y's \"z\n\n  M"))
     assert compiled.of_versions(tmp_path) == before
     for piece in ("b // c", "/* d", "d  e", "\\'", "1'000", '// "j', "*/ k", "#define L\nM"):
-        changed = (code % text).replace(
-            piece, {"d  e": "d e", "#define L\nM": "#define L M"}.get(piece, piece.swapcase() + "_")
-        )
-        assert changed != code % text
+        changed = code.replace(piece, {"d  e": "d e", "#define L\nM": "#define L M"}.get(piece, piece.swapcase() + "_"))
+        assert changed != code
         file.write_text(changed)
         assert compiled.without(compiled.of_versions(tmp_path), before) == [], piece
 

@@ -9,3 +9,7 @@ BUILD = ROOT / "build"
 
 PRESETS = ("emulator", "clang", "cuda", "profile", "sanitize", "tsan", "fuzz")
 CUDA_PRESETS = ("cuda", "profile")
+
+# Folders with C++ or CUDA; tests are in a list of their own, as clang-tidy leaves them out.
+LIBRARIES = ("core", "dev", "reference", "bench", "runtime", "nn", "io", "train", "policy", "python")
+CPP_FOLDERS = (*LIBRARIES, "tests")

@@ -8,21 +8,7 @@ import time
 from . import paths, run, say, tools
 
 FLAG = "--watch"
-_FOLDERS = (
-    "bench",
-    "cmake",
-    "core",
-    "dev",
-    "io",
-    "nn",
-    "policy",
-    "python",
-    "reference",
-    "runtime",
-    "tests",
-    "tools",
-    "train",
-)
+_FOLDERS = (*paths.CPP_FOLDERS, "cmake", "tools")
 _KINDS = (".cu", ".h", ".cpp", ".py", ".txt", ".cmake", ".json")
 _SECONDS = 0.2
 _TO_END = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)  # those that run.passed_on() passes on

@@ -15,12 +15,11 @@ from . import words
 
 ROOT = Path(__file__).resolve().parents[2]
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
-FOLDERS = ("core", "dev", "reference", "bench", "tests", "runtime", "nn", "io", "train", "policy", "python")
 PYTHON_FOLDERS = ("tools", "tests", "reference", "python")
 
 
 def sources():
-    kernels = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES]
+    kernels = [path for folder in paths.CPP_FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES]
     return sorted(kernels) + sorted(path for folder in PYTHON_FOLDERS for path in (ROOT / folder).rglob("*.py"))
 
 

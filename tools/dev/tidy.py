@@ -17,17 +17,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from cli import digests  # noqa: E402  (found from here when run as a program)
+from cli import digests, paths  # noqa: E402  (found from here when run as a program)
 from dev import compiled  # noqa: E402
-
-FOLDERS = ("core", "dev", "reference", "bench", "runtime", "nn", "io", "train", "policy", "python")
 
 
 def sources(build):
-    """The *.cpp files of FOLDERS that the build compiles."""
+    """The *.cpp files of paths.LIBRARIES that the build compiles."""
     commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
     compiled = {one["file"] for one in commands}
-    found = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.cpp"))
+    found = sorted(path for folder in paths.LIBRARIES for path in (ROOT / folder).rglob("*.cpp"))
     return [path for path in found if str(path) in compiled]
 
 
