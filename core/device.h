@@ -17,9 +17,9 @@
 #include "core/backend.h"
 #include "core/ceil_div.h"
 #include "core/cluster_shape.h"
+#include "core/dependent_launch.h"
 #include "core/error.h"
 #include "core/kernel.h"
-#include "core/overlap.h"
 #include "core/stream.h"
 
 #if defined(__CUDACC__)
@@ -52,7 +52,7 @@ struct LaunchConfig {
   dim3 cluster = 1;
   // Programmatic dependent launch: the grid may start before the previous grid on the stream has ended, and each of its
   // threads waits before it touches global memory (dev/ptx/grid_dependency.h). overlap_launches(false) turns it off
-  // (core/overlap.h). The emulator runs launches one after the other, and checks that they wait.
+  // (core/dependent_launch.h). The emulator runs launches one after the other, and checks that they wait.
   bool overlaps_previous = false;
   // Cooperative launch: all blocks run at the same time, so that they may wait for each other (dev/ptx/grid_barrier.h).
   // A grid that the card has no room for is refused; resident_clusters() returns the largest number of blocks. Not to

@@ -106,10 +106,10 @@ class Checks {
     }
   }
 
-  void run_as_used(const Case& c, int launches) {
+  void run_conduct(const Case& c, int launches) {
     std::optional<CheckedCase> checked(std::in_place, c, test::seed());
     ++num_checked_;
-    const Verdict verdict = check_as_used(version_, *checked, launches);
+    const Verdict verdict = check_conduct(version_, *checked, launches);
     if (verdict.status == Status::pass) return;
     ADD_FAILURE() << fmt::format("{} '{}' {}: {}\n  {}", version_.pass->path(), c.text, version_.label(),
                                  verdict.reason, test::rerun_command());
@@ -273,15 +273,15 @@ std::vector<Case> supported(const Version& v, Dtype dtype) {
 }
 
 // Use the version on the two smallest problems of [ci] in each dtype; the smallest many times, in the first dtype.
-[[maybe_unused]] void add_as_used_test(const Version& v) {
-  add_test(v, "as_used", [&v](Checks& checks) {
+[[maybe_unused]] void add_conduct_test(const Version& v) {
+  add_test(v, "conduct", [&v](Checks& checks) {
     constexpr std::size_t kProblems = test::kSanitized ? 1 : 2;
     if (!why_no_device(v).empty()) return checks.skip(why_no_device(v));
     for (const Dtype dtype : v.def.dtypes) {
       const std::vector<Case> cases = supported(v, dtype);
       for (std::size_t i = 0; i < std::min(kProblems, cases.size()); ++i) {
         const bool many = i == 0 && dtype == v.def.dtypes.front() && !test::kSanitized;
-        checks.run_as_used(cases[i], many ? kLaunchesAsUsed : 1);
+        checks.run_conduct(cases[i], many ? kConductLaunches : 1);
       }
     }
   });
@@ -399,7 +399,7 @@ const bool registered = test::at_start([] {
     add_named_tests(*v, "ci");
     add_named_tests(*v, "edge");
     add_plan_test(*v);
-    add_as_used_test(*v);
+    add_conduct_test(*v);
     add_coverage_test(*v);
     add_graph_test(*v);
     add_repeat_test(*v);

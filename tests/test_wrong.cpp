@@ -40,7 +40,7 @@ Findings findings(const Version& v, const std::vector<Case>& problems) {
       continue;
     }
     std::string fault = verdict.reason;
-    if (verdict.status == Status::pass) fault = check_as_used(v, *checked, is_first ? kLaunchesAsUsed : 1).reason;
+    if (verdict.status == Status::pass) fault = check_conduct(v, *checked, is_first ? kConductLaunches : 1).reason;
     if (fault.empty()) fault = test::difference_between_launches(v, c, test::seed());
     is_first = false;
     if (fault.empty()) {

@@ -15,8 +15,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/backend.h"
+#include "core/dependent_launch.h"
 #include "core/error.h"
-#include "core/overlap.h"
 #include "io/aside_file.h"
 #include "train/step_bench.h"
 

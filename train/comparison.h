@@ -15,7 +15,7 @@ namespace ladder::train {
 struct Side {
   std::string name;      // "conv3x3/fprop=v09", as typed
   std::string use;       // for Promotions::use(); empty: the promoted versions
-  bool overlap = true;   // launches may overlap (core/overlap.h)
+  bool overlap = true;   // launches may overlap (core/dependent_launch.h)
   bool branches = true;  // StepOptions
   bool batches = true;
 

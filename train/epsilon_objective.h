@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "dev/diffusion/betas.h"
 #include "dev/diffusion/diffusion.h"
-#include "dev/diffusion/schedule.h"
 #include "nn/model.h"
 #include "train/objective.h"
 

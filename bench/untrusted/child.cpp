@@ -11,7 +11,7 @@
 #include "bench/timer.h"
 #include "bench/untrusted/frames.h"
 #include "core/backend.h"
-#include "core/check/subject.h"
+#include "core/check/kernel_under_test.h"
 #include "core/error.h"
 #include "core/kernel.h"
 
@@ -59,7 +59,7 @@ class Server {
       return {json::object(), {}};
     }
     if (op == "bind") {
-      subjects_[request.head.at("as")] = bound_here(version(), *case_, request.head.at("plan").get<std::string>());
+      kernels_[request.head.at("as")] = bound_here(version(), *case_, request.head.at("plan").get<std::string>());
       return {{{"private_workspace", version().def.private_workspace}}, {}};
     }
     if (op == "time") {
@@ -68,7 +68,7 @@ class Server {
       const Calibration& calibration = timer_->calibration();
       return {{{"doubt", calibration.failure}, {"empty", times(calibration.empty)}}, {}};
     }
-    return op.starts_with("time_") ? of_timed(op, request) : of_subject(op, request);
+    return op.starts_with("time_") ? of_timed(op, request) : of_kernel(op, request);
   }
 
  private:
@@ -86,7 +86,7 @@ class Server {
 
   // The problem at hand from now on; nothing of an earlier one is left.
   json take(const std::string& text) {
-    subjects_.clear();
+    kernels_.clear();
     timed_.reset();
     case_ = std::make_unique<Case>(version().pass->parse(text));
     json plans_there = json::array();
@@ -115,21 +115,21 @@ class Server {
     return frame;
   }
 
-  Frame of_subject(const std::string& op, const Frame& request) {
-    const auto found = subjects_.find(request.head.at("subject"));
-    if (found == subjects_.end()) throw Failure("no such subject");
-    Subject& subject = *found->second;
+  Frame of_kernel(const std::string& op, const Frame& request) {
+    const auto found = kernels_.find(request.head.at("kernel"));
+    if (found == kernels_.end()) throw Failure("no such kernel");
+    KernelUnderTest& kernel = *found->second;
     json head = json::object();
-    if (op == "outputs") return values(subject.outputs());
-    if (op == "another") subjects_[request.head.at("as")] = subject.another();
-    if (op == "release") subjects_.erase(found);
-    if (op == "refill") subject.refill(inputs(request));
-    if (op == "reset") subject.reset(request.head.at("outputs"), request.head.at("workspace"));
-    if (op == "damage") head["damage"] = subject.damage();
-    if (op == "workspace_digest") head["digest"] = subject.workspace_digest();
-    if (op == "launch") head["fault"] = subject.launch(request.head.at("times"));
-    if (op == "launch_held") head["fault"] = subject.launch_held();
-    if (op == "launch_before_inputs") head["fault"] = subject.launch_before_inputs();
+    if (op == "outputs") return values(kernel.outputs());
+    if (op == "another") kernels_[request.head.at("as")] = kernel.another();
+    if (op == "release") kernels_.erase(found);
+    if (op == "refill") kernel.refill(inputs(request));
+    if (op == "reset") kernel.reset(request.head.at("outputs"), request.head.at("workspace"));
+    if (op == "damage") head["damage"] = kernel.damage();
+    if (op == "workspace_digest") head["digest"] = kernel.workspace_digest();
+    if (op == "launch") head["fault"] = kernel.launch(request.head.at("times"));
+    if (op == "launch_held") head["fault"] = kernel.launch_held();
+    if (op == "launch_before_inputs") head["fault"] = kernel.launch_before_inputs();
     return {head, {}};
   }
 
@@ -154,7 +154,7 @@ class Server {
 
   std::string path_;  // of the pass
   std::unique_ptr<Case> case_;
-  std::map<int, std::unique_ptr<Subject>> subjects_;
+  std::map<int, std::unique_ptr<KernelUnderTest>> kernels_;
   std::unique_ptr<Timer> timer_;
   std::unique_ptr<Timed> timed_;
 };

@@ -159,17 +159,17 @@ class Judge {
   void check_plan(std::optional<CheckedCase>& c, const std::string& plan, const std::string& schedule) {
     constexpr int kSeeds = 20;
     remote_.ask({{"op", "schedule"}, {"name", schedule}});
-    const std::unique_ptr<Subject> subject = remote_.bind(**c, plan);
-    Verdict verdict = check(*subject, *c, def_);
+    const std::unique_ptr<KernelUnderTest> kernel = remote_.bind(**c, plan);
+    Verdict verdict = check(*kernel, *c, def_);
     for (int i = 0; i < kSeeds && verdict.status == Status::untrusted; ++i) {
       Case again = **c;
       const std::uint64_t seed = c->seed() + 1;
       c.emplace(std::move(again), seed);
-      verdict = check(*subject, *c, def_);
+      verdict = check(*kernel, *c, def_);
     }
     run_.error = std::max(run_.error, verdict.error);
     if (verdict.status == Status::pass && schedule == backend::schedules().front()) {
-      verdict = check_as_used(*subject, *c, launches_as_used(), def_);
+      verdict = check_conduct(*kernel, *c, conduct_launches(), def_);
     }
     run_.status = verdict.status;
     run_.reason = verdict.reason;

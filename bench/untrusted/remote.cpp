@@ -34,25 +34,21 @@ std::string sentence(const json& said) {
   return text == "std::bad_alloc" ? "it asks for more memory than it may have" : one_line(text, kMostWords);
 }
 
-class RemoteSubject : public Subject {
+class RemoteKernel : public KernelUnderTest {
  public:
-  RemoteSubject(Remote& remote, const Case& c, int number, int& num_subjects, bool private_workspace)
-      : remote_(remote),
-        case_(c),
-        number_(number),
-        num_subjects_(num_subjects),
-        private_workspace_(private_workspace) {}
-  ~RemoteSubject() override {
+  RemoteKernel(Remote& remote, const Case& c, int number, int& num_kernels, bool private_workspace)
+      : remote_(remote), case_(c), number_(number), num_kernels_(num_kernels), private_workspace_(private_workspace) {}
+  ~RemoteKernel() override {
     try {
       ask("release");
-    } catch (const std::exception&) {  // the process is gone, and the subject with it
+    } catch (const std::exception&) {  // the process is gone, and the kernel with it
     }
   }
 
-  std::unique_ptr<Subject> another() override {
-    const int number = num_subjects_++;
+  std::unique_ptr<KernelUnderTest> another() override {
+    const int number = num_kernels_++;
     ask("another", {{"as", number}});
-    return std::make_unique<RemoteSubject>(remote_, case_, number, num_subjects_, private_workspace_);
+    return std::make_unique<RemoteKernel>(remote_, case_, number, num_kernels_, private_workspace_);
   }
   bool private_workspace() const override { return private_workspace_; }
 
@@ -73,7 +69,7 @@ class RemoteSubject : public Subject {
   Frame ask(const char* op, json request = json::object(), const std::vector<float>& values = {},
             std::size_t most_values = 0) {
     request["op"] = op;
-    request["subject"] = number_;
+    request["kernel"] = number_;
     return remote_.ask(request, values, most_values);
   }
 
@@ -84,7 +80,7 @@ class RemoteSubject : public Subject {
   Remote& remote_;
   const Case& case_;
   int number_;
-  int& num_subjects_;
+  int& num_kernels_;
   bool private_workspace_;
 };
 
@@ -177,11 +173,10 @@ std::string Remote::last_words() {
   return line.empty() ? "" : ": " + line;
 }
 
-std::unique_ptr<Subject> Remote::bind(const Case& c, const std::string& plan) {
-  const int number = num_subjects_++;
+std::unique_ptr<KernelUnderTest> Remote::bind(const Case& c, const std::string& plan) {
+  const int number = num_kernels_++;
   const Frame answer = ask({{"op", "bind"}, {"as", number}, {"plan", plan}});
-  return std::make_unique<RemoteSubject>(*this, c, number, num_subjects_,
-                                         answer.head.value("private_workspace", false));
+  return std::make_unique<RemoteKernel>(*this, c, number, num_kernels_, answer.head.value("private_workspace", false));
 }
 
 std::vector<float> flat_inputs(const Case& c, const HostTensors& inputs) {

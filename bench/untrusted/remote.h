@@ -27,7 +27,7 @@ class Remote {
   Frame ask(const nlohmann::json& request, const std::vector<float>& values = {}, std::size_t most_values = 0);
 
   // Binds a plan of the problem of the latest request in the candidate's process.
-  std::unique_ptr<Subject> bind(const Case& c, const std::string& plan);
+  std::unique_ptr<KernelUnderTest> bind(const Case& c, const std::string& plan);
 
  private:
   std::string last_words();
@@ -38,7 +38,7 @@ class Remote {
   std::unique_ptr<Channel> channel_;
   int pipes_[2] = {-1, -1};
   std::string gone_;  // reason that the process is gone; empty while it runs
-  int num_subjects_ = 0;
+  int num_kernels_ = 0;
 };
 
 // Values in a frame: a case's inputs, and its outputs, tensor after tensor.

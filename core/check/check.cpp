@@ -19,10 +19,10 @@ namespace {
 Verdict failed(std::string reason) { return {.status = Status::fail, .reason = std::move(reason)}; }
 
 // Verdict on a finished launch: its outputs compared with the reference, and damage to guards or inputs.
-Verdict judged(Subject& subject, CheckedCase& c, Pattern pattern, const AnyVersionDef& def) {
-  const std::string damage = subject.damage();
+Verdict judged(KernelUnderTest& kernel, CheckedCase& c, Pattern pattern, const AnyVersionDef& def) {
+  const std::string damage = kernel.damage();
   const ExpectedOutputs& expected = c.run(pattern).expected;
-  Verdict verdict = compare(*c, pattern, subject.outputs(), expected, def);
+  Verdict verdict = compare(*c, pattern, kernel.outputs(), expected, def);
   if (pattern != Pattern::outliers) {
     verdict = within_limit(std::move(verdict), *c, expected, def);
   } else if (!verdict.reason.empty()) {
@@ -35,11 +35,12 @@ Verdict judged(Subject& subject, CheckedCase& c, Pattern pattern, const AnyVersi
 }
 
 // Launch on the pattern's inputs, with NaNs in the outputs, and judge the result.
-Verdict launched(Subject& subject, CheckedCase& c, Pattern pattern, const AnyVersionDef& def, Contents workspace) {
-  subject.refill(c.run(pattern).inputs);
-  subject.reset(Contents::nan, workspace);
-  const std::string fault = subject.launch();
-  return fault.empty() ? judged(subject, c, pattern, def) : failed(fault);
+Verdict launched(KernelUnderTest& kernel, CheckedCase& c, Pattern pattern, const AnyVersionDef& def,
+                 Contents workspace) {
+  kernel.refill(c.run(pattern).inputs);
+  kernel.reset(Contents::nan, workspace);
+  const std::string fault = kernel.launch();
+  return fault.empty() ? judged(kernel, c, pattern, def) : failed(fault);
 }
 
 // Outcome of a case under one schedule.
@@ -77,40 +78,40 @@ Verdict untrusted_null_answer(CheckedCase& c, const std::vector<Pattern>& patter
 // Launch Pattern::normal once more, after all patterns, with random numbers instead of NaNs in the outputs. Returns
 // empty, or the fault: the bits of `first`, its first outputs, may depend neither on earlier launches nor on the
 // outputs' contents.
-std::string first_again(Subject& subject, CheckedCase& c, const std::vector<std::vector<float>>& first) {
-  subject.refill(c.run(Pattern::normal).inputs);
-  subject.reset(Contents::random, Contents::kept);
-  std::string fault = subject.launch();
-  if (fault.empty()) fault = subject.damage();
-  return fault.empty() ? other_bits(first, subject.outputs(), "a launch on numbers instead of poison") : fault;
+std::string first_again(KernelUnderTest& kernel, CheckedCase& c, const std::vector<std::vector<float>>& first) {
+  kernel.refill(c.run(Pattern::normal).inputs);
+  kernel.reset(Contents::random, Contents::kept);
+  std::string fault = kernel.launch();
+  if (fault.empty()) fault = kernel.damage();
+  return fault.empty() ? other_bits(first, kernel.outputs(), "a launch on numbers instead of poison") : fault;
 }
 
-Verdict check_patterns(Subject& subject, CheckedCase& c, const std::vector<Pattern>& patterns,
+Verdict check_patterns(KernelUnderTest& kernel, CheckedCase& c, const std::vector<Pattern>& patterns,
                        const AnyVersionDef& def) try {
   std::optional<Verdict> first;
   std::vector<std::vector<float>> outputs;
   for (const Pattern pattern : patterns) {
-    Verdict verdict = launched(subject, c, pattern, def, first ? Contents::kept : Contents::nan);
+    Verdict verdict = launched(kernel, c, pattern, def, first ? Contents::kept : Contents::nan);
     if (verdict.status != Status::pass) return verdict;
     if (first) continue;
     first = std::move(verdict);
-    outputs = subject.outputs();
+    outputs = kernel.outputs();
   }
   // Skip outliers if the error growth is larger, as for Winograd: such a version adds products that the formula does
   // not have and subtracts them again, which leaves an outlier's rounding error.
   const bool bears_outliers = def.error_growth <= 4;
   if (patterns.size() > 1 && bears_outliers && is_small(*c) && backend::schedule() == backend::schedules().front()) {
-    Verdict verdict = launched(subject, c, Pattern::outliers, def, Contents::kept);
+    Verdict verdict = launched(kernel, c, Pattern::outliers, def, Contents::kept);
     if (verdict.status != Status::pass) return verdict;
   }
   if (patterns.size() > 1) {
-    if (std::string fault = first_again(subject, c, outputs); !fault.empty()) return failed(std::move(fault));
+    if (std::string fault = first_again(kernel, c, outputs); !fault.empty()) return failed(std::move(fault));
   }
   // Launch on a stream that is held back, to find work enqueued elsewhere. The emulator cannot hold one back.
   if (backend::kind() == backend::Kind::emulator) return *first;
-  subject.reset(Contents::nan, Contents::kept);
-  if (std::string fault = subject.launch_held(); !fault.empty()) return failed(std::move(fault));
-  const Verdict held = judged(subject, c, patterns.front(), def);
+  kernel.reset(Contents::nan, Contents::kept);
+  if (std::string fault = kernel.launch_held(); !fault.empty()) return failed(std::move(fault));
+  const Verdict held = judged(kernel, c, patterns.front(), def);
   return held.status == Status::pass ? *first : held;
 } catch (const Failure& failure) {  // the process that runs the kernel has died
   return failed(one_line(failure.what()));
@@ -130,13 +131,13 @@ Verdict check_patterns(const Version& v, CheckedCase& c, const std::vector<Patte
   if (Verdict skip = not_to_run(v, *c); skip.status != Status::pass) return skip;
   Verdict null = untrusted_null_answer(c, patterns, v.def);
   if (null.status != Status::pass) return null;
-  std::unique_ptr<Subject> subject;
+  std::unique_ptr<KernelUnderTest> kernel;
   try {
-    subject = bound_here(v, *c, plan);
+    kernel = bound_here(v, *c, plan);
   } catch (const std::exception& error) {
     return failed(one_line(error.what()));
   }
-  return check_patterns(*subject, c, patterns, v.def);
+  return check_patterns(*kernel, c, patterns, v.def);
 }
 
 }  // namespace
@@ -163,17 +164,17 @@ std::string difference_between_schedules(const Version& v, CheckedCase& c, const
   std::optional<Outcome> first;
   std::string difference;
   try {
-    const std::unique_ptr<Subject> subject = bound_here(v, *c, plan);
+    const std::unique_ptr<KernelUnderTest> kernel = bound_here(v, *c, plan);
     for (const std::string& schedule : backend::schedules()) {
       if (!endless_problem(v).empty() || !difference.empty()) break;
       backend::set_schedule(schedule);
-      const Verdict verdict = launched(*subject, c, Pattern::normal, v.def, Contents::nan);
+      const Verdict verdict = launched(*kernel, c, Pattern::normal, v.def, Contents::nan);
       const bool faults = verdict.status == Status::fail && verdict.error == 0;  // a launch that failed has no error
       Outcome outcome{.what = verdict.status == Status::pass ? "passes"
                               : faults                       ? "faults"
                                                              : "is wrong",
                       .schedule = schedule,
-                      .outputs = faults ? std::vector<std::vector<float>>() : subject->outputs()};
+                      .outputs = faults ? std::vector<std::vector<float>>() : kernel->outputs()};
       if (!first) {
         first = std::move(outcome);
       } else if (first->what != outcome.what || differ(first->outputs, outcome.outputs)) {
@@ -196,10 +197,10 @@ Verdict check(const Version& v, CheckedCase& c, const std::string& plan) {
   return check_patterns(v, c, {Pattern::normal, Pattern::integer}, plan);
 }
 
-Verdict check(Subject& subject, CheckedCase& c, const AnyVersionDef& def) {
+Verdict check(KernelUnderTest& kernel, CheckedCase& c, const AnyVersionDef& def) {
   const std::vector<Pattern> patterns = {Pattern::normal, Pattern::integer};
   Verdict null = untrusted_null_answer(c, patterns, def);
-  return null.status == Status::pass ? check_patterns(subject, c, patterns, def) : null;
+  return null.status == Status::pass ? check_patterns(kernel, c, patterns, def) : null;
 }
 
 std::string other_bits(const std::vector<std::vector<float>>& first, const std::vector<std::vector<float>>& other,
@@ -216,9 +217,9 @@ std::string other_bits(const std::vector<std::vector<float>>& first, const std::
   return {};
 }
 
-Verdict check_as_used(const Version& v, CheckedCase& c, int launches, const std::string& plan) try {
+Verdict check_conduct(const Version& v, CheckedCase& c, int launches, const std::string& plan) try {
   if (Verdict skip = not_to_run(v, *c); skip.status != Status::pass) return skip;
-  return check_as_used(*bound_here(v, *c, plan), c, launches, v.def);
+  return check_conduct(*bound_here(v, *c, plan), c, launches, v.def);
 } catch (const std::exception& error) {
   return failed(one_line(error.what()));
 }

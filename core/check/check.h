@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/check/device_tensors.h"
-#include "core/check/subject.h"
+#include "core/check/kernel_under_test.h"
 #include "core/registry.h"
 
 namespace ladder {
@@ -172,7 +172,7 @@ std::string other_bits(const std::vector<std::vector<float>>& first, const std::
                        const std::string& which);
 
 // Check a kernel that is already bound, in this process or another. `def` is its version's definition.
-Verdict check(Subject& subject, CheckedCase& c, const AnyVersionDef& def);
+Verdict check(KernelUnderTest& kernel, CheckedCase& c, const AnyVersionDef& def);
 
 // Launch a kernel that passed check() as it is used: with any contents of the workspace, bound twice, before its inputs
 // are there, with inputs that differ in a few elements, and `launches` times. FAIL if the bits are not those of the
@@ -180,13 +180,13 @@ Verdict check(Subject& subject, CheckedCase& c, const AnyVersionDef& def);
 // private workspace, which is its kernel's alone (Kernel), keeps what the launches write, and must hold the same bytes
 // after each launch: it is for flags, not for answers.
 // `launches` is reduced on a GPU to as many as fit into half a second, but never below 3.
-inline constexpr int kLaunchesAsUsed = 300;
-int launches_as_used();  // 3 on the emulator, where a launch takes up to seconds
-Verdict check_as_used(const Version& v, CheckedCase& c, int launches, const std::string& plan = {});
-Verdict check_as_used(Subject& subject, CheckedCase& c, int launches, const AnyVersionDef& def);
+inline constexpr int kConductLaunches = 300;
+int conduct_launches();  // 3 on the emulator, where a launch takes up to seconds
+Verdict check_conduct(const Version& v, CheckedCase& c, int launches, const std::string& plan = {});
+Verdict check_conduct(KernelUnderTest& kernel, CheckedCase& c, int launches, const AnyVersionDef& def);
 
-// Check that a result needs before it is recorded: check(), then check_as_used() if it passed. On the emulator, where a
-// launch takes up to seconds, check_as_used() runs only on the first problem for which this process checks the version:
+// Check that a result needs before it is recorded: check(), then check_conduct() if it passed. On the emulator, where a
+// launch takes up to seconds, check_conduct() runs only on the first problem for which this process checks the version:
 // ./ladder test covers the others.
 Verdict full_check(const Version& v, CheckedCase& c);
 

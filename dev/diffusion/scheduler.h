@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "dev/diffusion/schedule.h"
+#include "dev/diffusion/betas.h"
 
 namespace ladder::diffusion {
 

@@ -29,7 +29,7 @@ SplitPlan plan_ffma(const Product& c) {
                      .busy_blocks = kBusyBlocks});
 }
 
-// Stores a block's sums to `out` [rows, cols], a float* or a SideBySide<float>; its tile starts at (row0, col0).
+// Stores a block's sums to `out` [rows, cols], a float* or a ConcatOperand<float>; its tile starts at (row0, col0).
 template <class Tile, class Out>
 __device__ __forceinline__ void store_sums(const float (&sum)[Tile::kThreadM][Tile::kThreadN], int row0, int col0,
                                            int rows, int cols, const Epilogue<float>& epilogue, Out out) {

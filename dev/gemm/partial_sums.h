@@ -15,7 +15,7 @@ namespace ladder::gemm {
 // Number of sums of one split, padded such that every row starts at a multiple of 16 bytes.
 __host__ __device__ constexpr long long padded(long long count) { return (count + 3) / 4 * 4; }
 
-// Address of element `index` of `out`, a T* or a SideBySide<T>, in row-major order with `cols` columns.
+// Address of element `index` of `out`, a T* or a ConcatOperand<T>, in row-major order with `cols` columns.
 template <class Out>
 __device__ __forceinline__ auto element_at(const Out& out, long long index, int cols) {
   if constexpr (std::is_pointer_v<Out>) {
@@ -29,7 +29,7 @@ constexpr int kReduceThreads = 256;
 
 // Add the rows of partial sums. A block takes runs of four sums, with kGroups threads for each run: a thread adds every
 // kGroups-th row, then the run's first thread adds the others' sums, in order. kGroups is 2, 4 or 8, the largest that
-// is at most `splits`. `out`, a T* or a SideBySide<T>, has `count` elements in rows of `cols`; after them a row of
+// is at most `splits`. `out`, a T* or a ConcatOperand<T>, has `count` elements in rows of `cols`; after them a row of
 // partial sums may hold, from padded(count) on, those of `dbias` [bias_count].
 template <class T, class P, int kGroups, class Out>
 __global__ void __launch_bounds__(kReduceThreads)

@@ -7,7 +7,7 @@
 namespace ladder::gemm {
 
 // Stores a tile of sums, fp32 in shared memory with `pitch` elements a row (a multiple of 4), into rows x cols of `out` (a
-// T* or a SideBySide<T>). kSlices tiles that lie `slice` elements apart are added in order. All kThreads threads of the
+// T* or a ConcatOperand<T>). kSlices tiles that lie `slice` elements apart are added in order. All kThreads threads of the
 // block take part, after a barrier that follows the last write of `tile`.
 template <int kThreads, int kBlockM, int kBlockN, int kSlices = 1, class T, class P, class Out>
 __device__ __forceinline__ void store_tile(const float* tile, int pitch, int slice, int row0, int col0, int rows,

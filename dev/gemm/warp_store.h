@@ -61,7 +61,7 @@ struct WarpStore {
     }
   }
 
-  // Applies the epilogue to `sum` and stores it to `out` [rows, cols], a T* or a SideBySide<T>. `bias` is from fetch_bias(),
+  // Applies the epilogue to `sum` and stores it to `out` [rows, cols], a T* or a ConcatOperand<T>. `bias` is from fetch_bias(),
   // or null. If the epilogue has a residual, fetch()'s copies have arrived, for all lanes.
   template <class P, class Out>
   static __device__ __forceinline__ void store(unsigned char* staging, const float (&sum)[kBlockN / 2],

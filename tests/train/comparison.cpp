@@ -1,7 +1,7 @@
 // Sides of a step: what the words mean, and that each is built, replayed in turn and written down.
 #include <gtest/gtest.h>
 
-#include "core/overlap.h"
+#include "core/dependent_launch.h"
 #include "tests/train/run.h"
 #include "train/comparison.h"
 

@@ -5,8 +5,8 @@
 
 #include "core/backend.h"
 #include "core/check/check.h"
+#include "core/dependent_launch.h"
 #include "core/graph.h"
-#include "core/overlap.h"
 #include "tests/repeats.h"
 #include "tests/versions/slow_writer.h"
 

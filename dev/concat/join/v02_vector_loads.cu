@@ -3,7 +3,7 @@
 // Why:    whole lines with few instructions, and 64 bytes a thread on their way cover memory's latency. Limiter: memory.
 // Needs:  nothing; single elements where c or k is no multiple of sixteen bytes.
 
-#include "dev/concat/sides.h"
+#include "dev/concat/concat_operand.h"
 #include "dev/ptx/grid_dependency.h"
 
 namespace ladder::concat {

@@ -5,7 +5,7 @@
 // Needs:  nothing.
 
 #include "core/numeric.h"
-#include "dev/gemm/side_by_side.h"
+#include "dev/gemm/concat_operand.h"
 
 namespace ladder::gemm {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 constexpr int kThreads = 256;
 
 template <class T>
-__global__ void gemm_dgrad_v01_kernel(Problem p, const T* dy, const T* w, const T* r, SideBySide<T> dx) {
+__global__ void gemm_dgrad_v01_kernel(Problem p, const T* dy, const T* w, const T* r, ConcatOperand<T> dx) {
   const long long index = blockIdx.x * static_cast<long long>(kThreads) + threadIdx.x;
   if (index >= static_cast<long long>(p.m) * p.k) return;
   const T* dy_row = dy + index / p.k * p.n;

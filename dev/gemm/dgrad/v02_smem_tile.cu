@@ -5,7 +5,7 @@
 // Needs:  nothing.
 
 #include "core/numeric.h"
-#include "dev/gemm/side_by_side.h"
+#include "dev/gemm/concat_operand.h"
 
 namespace ladder::gemm {
 namespace {
@@ -16,7 +16,7 @@ constexpr int kRowStep = kThreads / kTile;
 constexpr int kRows = kTile / kRowStep;  // of sums a thread
 
 __global__ void __launch_bounds__(kThreads)
-    gemm_dgrad_v02_kernel(Problem p, const float* dy, const float* w, const float* r, SideBySide<float> dx) {
+    gemm_dgrad_v02_kernel(Problem p, const float* dy, const float* w, const float* r, ConcatOperand<float> dx) {
   LADDER_SHARED(float, dys, [kTile][kTile]);  // [m][n]: a warp reads one element, to all lanes
   LADDER_SHARED(float, ws, [kTile][kTile]);   // [n][k]: a warp reads one row
   const int blocks_k = ceil_div(p.k, kTile);

@@ -6,8 +6,8 @@
 //         chunk is enough; w needs no transposing, for its sums run down its columns. Limiter left: the FMA pipe.
 // Needs:  nothing; 128-bit loads where n and k are multiples of four. A workspace where the sums are split.
 
+#include "dev/gemm/concat_operand.h"
 #include "dev/gemm/ffma_register_tile.h"
-#include "dev/gemm/side_by_side.h"
 
 namespace ladder::gemm {
 namespace {
@@ -23,7 +23,7 @@ using B = DownColumns<Tile::kBlockN, Tile::kPitchN, Tile::kThreads, kVectors>;
 template <class Tile, bool kVectors>
 __global__ void __launch_bounds__(Tile::kThreads, kMinBlocks<Tile, kVectors>)
     gemm_dgrad_v03_kernel(Problem p, Split split, const float* dy, const float* w, Epilogue<float> epilogue,
-                          SideBySide<float> dx, float* partial) {
+                          ConcatOperand<float> dx, float* partial) {
   ffma_register_tile<Tile, A<Tile, kVectors>, B<Tile, kVectors>>(product(p), split, dy, w, epilogue, dx, partial);
 }
 

@@ -5,7 +5,7 @@
 //         shapes, and WMMA's loads, which a kernel cannot schedule.
 // Needs:  nothing; cp.async where n and k are multiples of 16 bytes, else single elements, synchronously.
 
-#include "dev/gemm/side_by_side.h"
+#include "dev/gemm/concat_operand.h"
 #include "dev/gemm/wmma_double_buffer.h"
 
 namespace ladder::gemm {
@@ -24,7 +24,7 @@ struct Tile {
 
 template <class T, bool kVectors>
 __global__ void __launch_bounds__(Tile::kThreads, 2)
-    gemm_dgrad_v04_kernel(Problem p, const T* dy, const T* w, Epilogue<T> epilogue, SideBySide<T> dx) {
+    gemm_dgrad_v04_kernel(Problem p, const T* dy, const T* w, Epilogue<T> epilogue, ConcatOperand<T> dx) {
   wmma_double_buffer<Tile, LayoutB, kVectors>(product(p), dy, w, epilogue, dx);
 }
 

@@ -9,8 +9,8 @@
 
 #include "dev/common/along_rows_tile.h"
 #include "dev/common/down_columns_tile.h"
+#include "dev/gemm/concat_operand.h"
 #include "dev/gemm/mma_multistage.h"
-#include "dev/gemm/side_by_side.h"
 
 namespace ladder::gemm {
 namespace {
@@ -23,7 +23,7 @@ using Stage = StageOf<AlongRowsTile<T, Tile::kBlockM>, DownColumnsTile<T, Tile::
 
 template <class T, class Tile, bool kVectors>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
-    gemm_dgrad_v05_kernel(Problem p, Split split, const T* dy, const T* w, Epilogue<T> epilogue, SideBySide<T> dx,
+    gemm_dgrad_v05_kernel(Problem p, Split split, const T* dy, const T* w, Epilogue<T> epilogue, ConcatOperand<T> dx,
                           float* partial) {
   mma_multistage<Tile, Stage<T, Tile>, kVectors>(product(p), split, dy, w, epilogue, dx, partial);
 }

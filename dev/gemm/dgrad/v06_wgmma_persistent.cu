@@ -6,7 +6,7 @@
 //         time. Limiter: memory at 64x64; at 16x16 and 8x8 the first load and the last store.
 // Needs:  sm_90a; n and k multiples of 8 (the TMA's strides are multiples of 16 bytes); bf16 or fp16.
 
-#include "dev/gemm/side_by_side.h"
+#include "dev/gemm/concat_operand.h"
 #include "dev/gemm/tma_rows.h"
 #include "dev/gemm/wgmma_persistent.h"
 
@@ -55,7 +55,7 @@ using Tile = PersistentTile<kBlockM, kBlockN, kBlockM * kStepRowBytes + BoxesOfW
 template <class T, class Tile>
 __global__ void __launch_bounds__(kWgmmaThreads, 1)
     gemm_dgrad_v06_kernel(Problem p, const __grid_constant__ ptx::TensorMap dy_map,
-                          const __grid_constant__ ptx::TensorMap w_map, Epilogue<T> epilogue, SideBySide<T> dx) {
+                          const __grid_constant__ ptx::TensorMap w_map, Epilogue<T> epilogue, ConcatOperand<T> dx) {
   wgmma_persistent<Tile, BoxesOfW<Tile::kBlockN>, /*kBias=*/false>(product(p), RowsOfDy{dy_map}, w_map, epilogue, dx);
 }
 

@@ -5,7 +5,7 @@
 //         loads touches a row of its own: 32 cache lines for 32 multiply-adds.
 // Needs:  nothing.
 
-#include "dev/gemm/side_by_side.h"
+#include "dev/gemm/concat_operand.h"
 
 namespace ladder::gemm {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 constexpr int kThreads = 256;
 
 template <class T, class P>
-__global__ void gemm_fprop_v01_kernel(Problem p, SideBySide<const T> x, const T* w, Epilogue<T, P> epilogue, T* y) {
+__global__ void gemm_fprop_v01_kernel(Problem p, ConcatOperand<const T> x, const T* w, Epilogue<T, P> epilogue, T* y) {
   const long long index = blockIdx.x * static_cast<long long>(kThreads) + threadIdx.x;
   if (index >= static_cast<long long>(p.m) * p.n) return;
   const int n = static_cast<int>(index % p.n);

@@ -6,7 +6,7 @@
 // Needs:  nothing.
 
 #include "dev/common/parameter_type.h"
-#include "dev/gemm/side_by_side.h"
+#include "dev/gemm/concat_operand.h"
 
 namespace ladder::gemm {
 namespace {
@@ -15,7 +15,7 @@ constexpr int kThreads = 64;  // few threads in all: small blocks spread them ov
 constexpr int kRowsOfASum = 256;
 
 template <class T, class P>
-__global__ void gemm_wgrad_v01_kernel(Problem p, SideBySide<const T> x, const T* dy, T* dw, P* dbias) {
+__global__ void gemm_wgrad_v01_kernel(Problem p, ConcatOperand<const T> x, const T* dy, T* dw, P* dbias) {
   const long long index = blockIdx.x * static_cast<long long>(kThreads) + threadIdx.x;
   const long long weights = static_cast<long long>(p.n) * p.k;
   if (index >= weights + (dbias ? p.n : 0)) return;

@@ -5,7 +5,7 @@
 // Needs:  nothing.
 
 #include "core/numeric.h"
-#include "dev/gemm/side_by_side.h"
+#include "dev/gemm/concat_operand.h"
 #include "dev/ptx/grid_dependency.h"
 
 namespace ladder::gemm {
@@ -21,8 +21,8 @@ __global__ void gemm_wgrad_batch_v01_kernel(Problem p, WgradBatch::Tensors t) {
   const long long weights = static_cast<long long>(p.n) * p.k;
   if (index >= weights + (p.bias ? p.n : 0)) return;
   const int layer = blockIdx.y;
-  const SideBySide<const T> x{static_cast<const T*>(t.x[layer]), static_cast<const T*>(t.x_rest[layer]),
-                              p.split > 0 ? p.split : p.k};
+  const ConcatOperand<const T> x{static_cast<const T*>(t.x[layer]), static_cast<const T*>(t.x_rest[layer]),
+                                 p.split > 0 ? p.split : p.k};
   const T* const dy = static_cast<const T*>(t.dy[layer]);
   // dbias is a further column of dw: its x is one.
   const bool is_bias = index >= weights;

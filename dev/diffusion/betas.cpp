@@ -1,4 +1,4 @@
-#include "dev/diffusion/schedule.h"
+#include "dev/diffusion/betas.h"
 
 #include <algorithm>
 #include <cmath>

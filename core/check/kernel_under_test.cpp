@@ -1,4 +1,4 @@
-#include "core/check/subject.h"
+#include "core/check/kernel_under_test.h"
 
 #include <chrono>
 #include <functional>
@@ -18,7 +18,7 @@ std::map<const Version*, std::string>& endless_problems() {
   return problems;
 }
 
-class BoundHere : public Subject {
+class BoundHere : public KernelUnderTest {
  public:
   BoundHere(const Version& v, const Case& c, const std::string& plan_name, Bands bands)
       : version_(v),
@@ -30,7 +30,7 @@ class BoundHere : public Subject {
     backend::synchronize();
   }
 
-  std::unique_ptr<Subject> another() override {
+  std::unique_ptr<KernelUnderTest> another() override {
     return std::make_unique<BoundHere>(version_, case_, plan_name_, Bands::numbers);
   }
   bool private_workspace() const override { return kernel_.private_workspace; }
@@ -124,7 +124,7 @@ class BoundHere : public Subject {
 
 }  // namespace
 
-std::unique_ptr<Subject> bound_here(const Version& v, const Case& c, const std::string& plan_name) {
+std::unique_ptr<KernelUnderTest> bound_here(const Version& v, const Case& c, const std::string& plan_name) {
   return std::make_unique<BoundHere>(v, c, plan_name, Bands::canaries);
 }
 

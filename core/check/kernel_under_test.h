@@ -1,4 +1,4 @@
-// Subject of check(): a bound kernel with its tensors, in this process or in another.
+// The kernel that check() runs, bound with its tensors, in this process or in another.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ namespace ladder {
 
 // Launches wait until the work is done, and return the fault in one line, or empty. All functions may throw Failure if
 // the kernel's process is gone, with its fault.
-class Subject {
+class KernelUnderTest {
  public:
-  Subject() = default;
-  virtual ~Subject() = default;
-  Subject(const Subject&) = delete;
-  Subject& operator=(const Subject&) = delete;
+  KernelUnderTest() = default;
+  virtual ~KernelUnderTest() = default;
+  KernelUnderTest(const KernelUnderTest&) = delete;
+  KernelUnderTest& operator=(const KernelUnderTest&) = delete;
 
   // Bind the same kernel again, to new tensors between Bands::numbers.
-  virtual std::unique_ptr<Subject> another() = 0;
+  virtual std::unique_ptr<KernelUnderTest> another() = 0;
   virtual bool private_workspace() const = 0;  // Kernel::private_workspace
   virtual bool has_workspace() const { return true; }
 
@@ -43,7 +43,7 @@ class Subject {
 
 // Bind one of the version's plans (the default without a name) to tensors in this process; all inputs are poison.
 // Throws what the plan and its binding throw. `v` and `c` must outlive the result.
-std::unique_ptr<Subject> bound_here(const Version& v, const Case& c, const std::string& plan_name = {});
+std::unique_ptr<KernelUnderTest> bound_here(const Version& v, const Case& c, const std::string& plan_name = {});
 
 // Returns empty, or the problem on which a kernel of the version had to be ended as Endless, in this process.
 std::string endless_problem(const Version& v);

@@ -50,26 +50,26 @@ HostTensors nearly_equal_inputs(const Case& c, const HostTensors& inputs, std::u
   return others;
 }
 
-class AsUsed {
+class Conduct {
  public:
-  AsUsed(Subject& subject, CheckedCase& c, int launches, const AnyVersionDef& def)
-      : subject_(subject), c_(c), launches_(launches), def_(def) {}
+  Conduct(KernelUnderTest& kernel, CheckedCase& c, int launches, const AnyVersionDef& def)
+      : kernel_(kernel), c_(c), launches_(launches), def_(def) {}
 
   // Returns empty, or the first fault. Every rule (any_workspace() to many()) compares with this first launch.
   std::string run() {
-    subject_.refill(inputs());
-    subject_.reset();
+    kernel_.refill(inputs());
+    kernel_.reset();
     const auto started = std::chrono::steady_clock::now();
-    if (std::string fault = subject_.launch(); !fault.empty()) return fault;
+    if (std::string fault = kernel_.launch(); !fault.empty()) return fault;
     if (backend::kind() == backend::Kind::gpu) {
       constexpr double kMostSeconds = 0.5;
       const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
       const double fitting = std::max<double>(kFewestLaunches, kMostSeconds / seconds);
       if (launches_ > fitting) launches_ = static_cast<int>(fitting);
     }
-    first_ = subject_.outputs();
-    if (subject_.private_workspace()) digest_ = subject_.workspace_digest();
-    for (const auto rule : {&AsUsed::any_workspace, &AsUsed::bound_twice, &AsUsed::before_inputs, &AsUsed::many}) {
+    first_ = kernel_.outputs();
+    if (kernel_.private_workspace()) digest_ = kernel_.workspace_digest();
+    for (const auto rule : {&Conduct::any_workspace, &Conduct::bound_twice, &Conduct::before_inputs, &Conduct::many}) {
       if (std::string fault = (this->*rule)(); !fault.empty()) return fault;
     }
     return {};
@@ -80,22 +80,22 @@ class AsUsed {
 
   // Returns empty, or the fault of a launch on the first inputs: damage, output bits other than the first launch's, or
   // other bytes in the private workspace.
-  std::string judged(Subject& subject, const std::string& which) {
-    if (std::string damage = subject.damage(); !damage.empty()) return which + ": " + damage;
-    const std::string difference = other_bits(first_, subject.outputs(), which);
-    return difference.empty() && &subject == &subject_ ? kept_answer(which) : difference;
+  std::string judged(KernelUnderTest& kernel, const std::string& which) {
+    if (std::string damage = kernel.damage(); !damage.empty()) return which + ": " + damage;
+    const std::string difference = other_bits(first_, kernel.outputs(), which);
+    return difference.empty() && &kernel == &kernel_ ? kept_answer(which) : difference;
   }
 
   // A private workspace is for flags: an answer that the kernel keeps there changes the digest.
   std::string kept_answer(const std::string& which) {
-    if (!subject_.private_workspace() || subject_.workspace_digest() == digest_) return {};
+    if (!kernel_.private_workspace() || kernel_.workspace_digest() == digest_) return {};
     return which + " left other bytes in its private workspace than the first";
   }
 
   // Launch on a workspace of zeros, random or partly random numbers. Only a kernel bound anew may find such contents in
   // its private workspace.
   std::string any_workspace() {
-    if (!subject_.has_workspace()) return {};
+    if (!kernel_.has_workspace()) return {};
     const struct {
       Contents contents;
       const char* name;
@@ -103,13 +103,13 @@ class AsUsed {
                  {Contents::random, "a launch on a workspace of random numbers"},
                  {Contents::partly_random, "a launch on a workspace of which an eighth was overwritten"}};
     for (const auto& [contents, name] : rules) {
-      if (subject_.private_workspace() && contents == Contents::partly_random) continue;
-      const std::unique_ptr<Subject> own = subject_.private_workspace() ? subject_.another() : nullptr;
-      Subject& subject = own ? *own : subject_;
+      if (kernel_.private_workspace() && contents == Contents::partly_random) continue;
+      const std::unique_ptr<KernelUnderTest> private_one = kernel_.private_workspace() ? kernel_.another() : nullptr;
+      KernelUnderTest& kernel = private_one ? *private_one : kernel_;
       if (own) own->refill(inputs());
-      subject.reset(Contents::random, contents);
-      if (std::string fault = subject.launch(); !fault.empty()) return std::string(name) + ": " + fault;
-      if (std::string fault = judged(subject, name); !fault.empty()) return fault;
+      kernel.reset(Contents::random, contents);
+      if (std::string fault = kernel.launch(); !fault.empty()) return std::string(name) + ": " + fault;
+      if (std::string fault = judged(kernel, name); !fault.empty()) return fault;
     }
     return {};
   }
@@ -118,7 +118,7 @@ class AsUsed {
     // Numbers of changed elements per input. A single change may hit an element that a cheating version samples, or be
     // too small to show in the answer.
     constexpr std::array kChanges = {1, 4, 16};
-    const std::unique_ptr<Subject> second = subject_.another();
+    const std::unique_ptr<KernelUnderTest> second = kernel_.another();
     std::string fault;
     for (std::size_t i = 0; i < kChanges.size() && fault.empty(); ++i) {
       const HostTensors others = nearly_equal_inputs(*c_, inputs(), c_.seed() + i, kChanges[i]);
@@ -139,22 +139,22 @@ class AsUsed {
 
   // Launch `second` on `others` and the first kernel on its own inputs, which must give the first launch's bits. Then
   // launch the first on `others` too, which must give the bits of the second. `fresh` receives the second's outputs.
-  std::string beside(Subject& second, const HostTensors& others, Outputs& fresh) {
+  std::string beside(KernelUnderTest& second, const HostTensors& others, Outputs& fresh) {
     second.refill(others);
-    subject_.reset(Contents::nan, Contents::kept);
+    kernel_.reset(Contents::nan, Contents::kept);
     second.reset(Contents::nan, Contents::kept);
     std::string fault = second.launch();
-    if (fault.empty()) fault = subject_.launch();
+    if (fault.empty()) fault = kernel_.launch();
     if (!fault.empty()) return "bound twice: " + fault;
-    if (fault = judged(subject_, "the first of two that are bound"); !fault.empty()) return fault;
+    if (fault = judged(kernel_, "the first of two that are bound"); !fault.empty()) return fault;
     fresh = second.outputs();
-    subject_.refill(others);
-    subject_.reset(Contents::nan, Contents::kept);
-    fault = subject_.launch();
+    kernel_.refill(others);
+    kernel_.reset(Contents::nan, Contents::kept);
+    fault = kernel_.launch();
     const std::string which = "a launch after an element of each input changed";
-    if (fault.empty()) fault = other_bits(fresh, subject_.outputs(), which);
+    if (fault.empty()) fault = other_bits(fresh, kernel_.outputs(), which);
     if (fault.empty()) fault = kept_answer(which);
-    subject_.refill(inputs());
+    kernel_.refill(inputs());
     return fault;
   }
 
@@ -163,20 +163,20 @@ class AsUsed {
     for (const TensorSpec& spec : c_->tensors) bytes += spec.is_read() ? spec.bytes() : 0;
     constexpr std::size_t kMost = 256u << 20;  // bytes of inputs that are copied while the stream is held back
     if (bytes > kMost) return {};
-    subject_.reset(Contents::nan, Contents::kept);
-    std::string fault = subject_.launch_before_inputs();
-    return fault.empty() ? judged(subject_, "a launch that was enqueued before its inputs arrived") : fault;
+    kernel_.reset(Contents::nan, Contents::kept);
+    std::string fault = kernel_.launch_before_inputs();
+    return fault.empty() ? judged(kernel_, "a launch that was enqueued before its inputs arrived") : fault;
   }
 
   std::string many() {
     if (launches_ <= 1) return {};
-    std::string fault = subject_.launch(launches_ - 1);
-    subject_.reset(Contents::nan, Contents::kept);
-    if (fault.empty()) fault = subject_.launch();
-    return fault.empty() ? judged(subject_, fmt::format("the last of {} launches", launches_)) : fault;
+    std::string fault = kernel_.launch(launches_ - 1);
+    kernel_.reset(Contents::nan, Contents::kept);
+    if (fault.empty()) fault = kernel_.launch();
+    return fault.empty() ? judged(kernel_, fmt::format("the last of {} launches", launches_)) : fault;
   }
 
-  Subject& subject_;
+  KernelUnderTest& kernel_;
   CheckedCase& c_;
   int launches_;
   const AnyVersionDef& def_;
@@ -186,21 +186,21 @@ class AsUsed {
 
 }  // namespace
 
-int launches_as_used() { return backend::kind() == backend::Kind::gpu ? kLaunchesAsUsed : kFewestLaunches; }
+int conduct_launches() { return backend::kind() == backend::Kind::gpu ? kConductLaunches : kFewestLaunches; }
 
 Verdict full_check(const Version& v, CheckedCase& c) {
   static std::set<const Version*> checked;
   const Verdict verdict = check(v, c);
   if (verdict.status != Status::pass) return verdict;
   if (backend::kind() == backend::Kind::emulator && !checked.insert(&v).second) return verdict;
-  const Verdict as_used = check_as_used(v, c, launches_as_used());
-  return as_used.status == Status::pass ? verdict : as_used;
+  const Verdict conduct = check_conduct(v, c, conduct_launches());
+  return conduct.status == Status::pass ? verdict : conduct;
 }
 
-Verdict check_as_used(Subject& subject, CheckedCase& c, int launches, const AnyVersionDef& def) {
+Verdict check_conduct(KernelUnderTest& kernel, CheckedCase& c, int launches, const AnyVersionDef& def) {
   std::string fault;
   try {
-    fault = AsUsed(subject, c, launches, def).run();
+    fault = Conduct(kernel, c, launches, def).run();
   } catch (const std::exception& error) {
     fault = one_line(error.what());
   }
