@@ -106,7 +106,7 @@ class Conduct {
       if (kernel_.private_workspace() && contents == Contents::partly_random) continue;
       const std::unique_ptr<KernelUnderTest> private_one = kernel_.private_workspace() ? kernel_.another() : nullptr;
       KernelUnderTest& kernel = private_one ? *private_one : kernel_;
-      if (own) own->refill(inputs());
+      if (private_one) private_one->refill(inputs());
       kernel.reset(Contents::random, contents);
       if (std::string fault = kernel.launch(); !fault.empty()) return std::string(name) + ": " + fault;
       if (std::string fault = judged(kernel, name); !fault.empty()) return fault;
