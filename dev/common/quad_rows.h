@@ -49,16 +49,16 @@ __device__ __forceinline__ void sum_lanes(int quads, int lane, float* part, floa
   halve<kValues / 2>(values, lane, 8);
   part += lane / 8 % 2 * (kValues / 4);
   if (quads == 8) return put_values<kValues / 4>(part, values);
-  constexpr int kRest = kValues == 8 ? 4 : 8;  // lanes that have the same values to add up
+  constexpr int kLanesPerValue = kValues == 8 ? 4 : 8;  // lanes with values to add up
   if constexpr (kValues == 8) {
     halve<2>(values, lane, 4);
     part += lane / 4 % 2;
   }
 #pragma unroll 1
-  for (int distance = kRest / 2; distance >= quads; distance /= 2) {
+  for (int distance = kLanesPerValue / 2; distance >= quads; distance /= 2) {
     values[0] += __shfl_xor_sync(~0u, values[0], distance);
   }
-  if (lane % kRest < quads) *part = values[0];
+  if (lane % kLanesPerValue < quads) *part = values[0];
 }
 
 // Sum over the rows of a block. All threads call; a barrier must follow. kFolds: with fewer parts
