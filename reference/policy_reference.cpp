@@ -72,7 +72,7 @@ class Forward {
   Values input_of(const Stage& stage) const {
     const Values& x = stage.source == kSample ? sample_ : values_[stage.source];
     if (stage.joined == 0) return x;
-    const Values& rest = values_[stage.rest];
+    const Values& rest = values_[stage.joined_stage];
     Values joined;
     const std::int64_t own = stage.c - stage.joined;
     for (std::int64_t row = 0; row < std::int64_t{p_.n} * stage.l; ++row) {

@@ -14,7 +14,7 @@ template <class T, int kExtent>
 struct AlongRowsTile {
   static constexpr int kBytes = kExtent * kStepBytes;
 
-  static __device__ __forceinline__ int at(int row, int run) {
+  static __device__ __forceinline__ int offset_of(int row, int run) {
     return row * kStepBytes + (run ^ (row % 8)) * kRunBytes;
   }
 
@@ -28,7 +28,7 @@ struct AlongRowsTile {
     const int row = threadIdx.x / kRuns;
     const int term = first + static_cast<int>(threadIdx.x) % kRuns * kRun<T>;
     const T* from = matrix + static_cast<long long>(first_row + row) * terms + term;
-    unsigned char* to = tile + at(row, threadIdx.x % kRuns);
+    unsigned char* to = tile + offset_of(row, threadIdx.x % kRuns);
 #pragma unroll
     for (int i = 0; i < kExtent / kRowStep; ++i) {
       const bool inside = first_row + row + i * kRowStep < rows;
@@ -40,11 +40,11 @@ struct AlongRowsTile {
   // The kk-th fragments of 16 rows as an A, and as two Bs side by side.
   static __device__ __forceinline__ void load_a(std::uint32_t (&a)[4], const unsigned char* tile, int row, int kk) {
     const int lane = threadIdx.x % 32;
-    ptx::ldmatrix_x4(a, tile + at(row + lane % 16, 2 * kk + lane / 16));
+    ptx::ldmatrix_x4(a, tile + offset_of(row + lane % 16, 2 * kk + lane / 16));
   }
   static __device__ __forceinline__ void load_b(std::uint32_t (&b)[4], const unsigned char* tile, int row, int kk) {
     const int lane = threadIdx.x % 32;
-    ptx::ldmatrix_x4(b, tile + at(row + lane % 8 + lane / 16 * 8, 2 * kk + lane / 8 % 2));
+    ptx::ldmatrix_x4(b, tile + offset_of(row + lane % 8 + lane / 16 * 8, 2 * kk + lane / 8 % 2));
   }
 };
 

@@ -10,12 +10,13 @@
 
 namespace ladder {
 
-// Split of a tile's reduction: `clusters` clusters of `ranks` blocks, each block with `each` units. The last blocks may
+// Split of a tile's reduction: `clusters` clusters of `ranks` blocks, each block with `units_per_block` units, steps of
+// its loop. The last blocks may
 // have fewer units, or none.
 struct ClusterSplit {
   int clusters = 1;
   int ranks = 1;
-  int each = 1;
+  int units_per_block = 1;
 };
 
 // Rough costs of a version's block, in nanoseconds.
@@ -40,11 +41,11 @@ inline ClusterPlan plan_cluster_split(int units, int tiles, const ClusterCost& c
   for (int ranks = 1; ranks <= kMaxClusterBlocks; ranks *= 2) {
     const int slots = std::max(1, (ranks > 2 ? num_sms - num_sms / 11 : num_sms) / ranks);
     for (int clusters = 1; (clusters - 1) * ranks < units && (clusters == 1 || clusters * tiles <= slots); ++clusters) {
-      const int each = ceil_div(units, clusters * ranks);
+      const int units_per_block = ceil_div(units, clusters * ranks);
       double ns = ceil_div(clusters * tiles, slots) *
-                  (cost.start_ns + each * cost.unit_ns + (ranks > 1 ? 1000 + cost.exchange_ns : 0));
+                  (cost.start_ns + units_per_block * cost.unit_ns + (ranks > 1 ? 1000 + cost.exchange_ns : 0));
       if (clusters > 1) ns += cost.second_ns + clusters * cost.partials_ns;
-      if (best.ns == 0 || ns < best.ns) best = {{clusters, ranks, each}, ns};
+      if (best.ns == 0 || ns < best.ns) best = {{clusters, ranks, units_per_block}, ns};
     }
   }
   return best;

@@ -15,11 +15,11 @@ __device__ __forceinline__ float4 sum_of(const float4& a, const float4& b) {
 // Returns the sum over a cluster of `ranks` blocks; to be called after a cluster barrier. V is float or float4. All
 // loads are in flight at once, up to those of the largest cluster that any card runs.
 template <class V>
-__device__ __forceinline__ V sum_over_cluster(V* mine, int ranks) {
+__device__ __forceinline__ V sum_over_cluster(V* local, int ranks) {
   V parts[kMaxClusterBlocks];
 #pragma unroll
   for (int rank = 0; rank < kMaxClusterBlocks; ++rank)
-    parts[rank] = rank < ranks ? ptx::ld_shared_cluster(ptx::mapa(mine, rank)) : V{};
+    parts[rank] = rank < ranks ? ptx::ld_shared_cluster(ptx::mapa(local, rank)) : V{};
   V sum = parts[0];
 #pragma unroll
   for (int rank = 1; rank < kMaxClusterBlocks; ++rank) sum = sum_of(sum, parts[rank]);

@@ -29,9 +29,9 @@ struct AlongRows {
   float4 fetched[kLoads];
 
   __device__ __forceinline__ AlongRows(const float* matrix, int first_row, int num_rows, int terms) {
-    const int mine = first_row + static_cast<int>(threadIdx.x) / kRuns;
-    rows = num_rows - mine;
-    row = matrix + static_cast<long long>(mine) * terms;
+    const int thread_row = first_row + static_cast<int>(threadIdx.x) / kRuns;
+    rows = num_rows - thread_row;
+    row = matrix + static_cast<long long>(thread_row) * terms;
     step = static_cast<long long>(kRowStep) * terms;
   }
   // Terms `first` to `end` - 1 of the sums, of which a chunk takes kChunk.
@@ -67,17 +67,17 @@ struct DownColumns {
   float4 fetched[kLoads];
 
   __device__ __forceinline__ DownColumns(const float* matrix, int first_column, int num_columns, int /*terms*/) {
-    const int mine = first_column + static_cast<int>(threadIdx.x) % kRuns * 4;
-    column = matrix + mine;
-    columns = num_columns - mine;
+    const int thread_column = first_column + static_cast<int>(threadIdx.x) % kRuns * 4;
+    column = matrix + thread_column;
+    columns = num_columns - thread_column;
     row_length = num_columns;
   }
   __device__ __forceinline__ void fetch(int first, int end) {
     const int term = first + static_cast<int>(threadIdx.x) / kRuns;
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-      const int at = term + i * kRowStep;
-      fetched[i] = fetch_four<kVectors>(column + static_cast<long long>(at) * row_length, at < end ? columns : 0);
+      const int row = term + i * kRowStep;
+      fetched[i] = fetch_four<kVectors>(column + static_cast<long long>(row) * row_length, row < end ? columns : 0);
     }
   }
   __device__ __forceinline__ void put(float* smem) const {

@@ -76,9 +76,10 @@ __device__ __forceinline__ void put_sums(const float (&sum)[Tile::kWarpM / 16][T
   for (int i = 0; i < Tile::kWarpM / 16; ++i) {
 #pragma unroll
     for (int j = 0; j < Tile::kWarpN / 8; ++j) {
-      float* at = tile + (Tile::warp_m() + 16 * i + lane / 4) * Tile::kPitch + Tile::warp_n() + 8 * j + lane % 4 * 2;
-      *reinterpret_cast<float2*>(at) = {sum[i][j][0], sum[i][j][1]};
-      *reinterpret_cast<float2*>(at + 8 * Tile::kPitch) = {sum[i][j][2], sum[i][j][3]};
+      float* smem_acc =
+          tile + (Tile::warp_m() + 16 * i + lane / 4) * Tile::kPitch + Tile::warp_n() + 8 * j + lane % 4 * 2;
+      *reinterpret_cast<float2*>(smem_acc) = {sum[i][j][0], sum[i][j][1]};
+      *reinterpret_cast<float2*>(smem_acc + 8 * Tile::kPitch) = {sum[i][j][2], sum[i][j][3]};
     }
   }
 }

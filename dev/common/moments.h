@@ -23,20 +23,22 @@ __device__ __forceinline__ Moments moments_of(float2 sums, float count) {
 __device__ __forceinline__ Moments merge(const Moments& a, const Moments& b) {
   const float count = a.count + b.count;
   if (count == 0) return a;
-  const float share = b.count / count;
+  const float b_fraction = b.count / count;
   const float apart = b.mean - a.mean;
-  return {.count = count, .mean = fmaf(apart, share, a.mean), .m2 = a.m2 + b.m2 + apart * apart * share * a.count};
+  return {.count = count,
+          .mean = fmaf(apart, b_fraction, a.mean),
+          .m2 = a.m2 + b.m2 + apart * apart * b_fraction * a.count};
 }
 
 // Merge the moments of all lanes into lane 0.
-__device__ __forceinline__ Moments merge_warp(Moments own) {
+__device__ __forceinline__ Moments merge_warp(Moments local) {
 #pragma unroll
   for (int distance = 16; distance > 0; distance /= 2) {
-    own = merge(own, {.count = __shfl_down_sync(~0u, own.count, distance),
-                      .mean = __shfl_down_sync(~0u, own.mean, distance),
-                      .m2 = __shfl_down_sync(~0u, own.m2, distance)});
+    local = merge(local, {.count = __shfl_down_sync(~0u, local.count, distance),
+                          .mean = __shfl_down_sync(~0u, local.mean, distance),
+                          .m2 = __shfl_down_sync(~0u, local.m2, distance)});
   }
-  return own;
+  return local;
 }
 
 }  // namespace ladder

@@ -9,11 +9,11 @@
 namespace ladder {
 
 struct QuadRows {
-  int quads;    // threads of a row, four columns each
-  int pitch;    // columns of a part: 4 * quads
-  int rows;     // of a block; threads past them have no sums
-  int senders;  // warps, or rows where rows are wider than a warp
-  int parts;    // rows of shared memory: as many as senders, or half as many, rounded up, if they fold
+  int quads;         // threads of a row, four columns each
+  int pitch;         // columns of a part: 4 * quads
+  int rows;          // of a block; threads past them have no sums
+  int partial_sums;  // of a block: one a warp, or one a row where rows are wider than a warp
+  int parts;         // rows of shared memory: as many as partial sums, or half as many, rounded up, if they fold
 };
 
 // Reduce-scatter between lanes `distance` apart: each adds up half of the first kCount values for both.
@@ -49,20 +49,20 @@ __device__ __forceinline__ void sum_lanes(int quads, int lane, float* part, floa
   halve<kValues / 2>(values, lane, 8);
   part += lane / 8 % 2 * (kValues / 4);
   if (quads == 8) return put_values<kValues / 4>(part, values);
-  constexpr int kRest = kValues == 8 ? 4 : 8;  // lanes that have the same values to add up
+  constexpr int kLanesPerValue = kValues == 8 ? 4 : 8;  // lanes with values to add up
   if constexpr (kValues == 8) {
     halve<2>(values, lane, 4);
     part += lane / 4 % 2;
   }
 #pragma unroll 1
-  for (int distance = kRest / 2; distance >= quads; distance /= 2) {
+  for (int distance = kLanesPerValue / 2; distance >= quads; distance /= 2) {
     values[0] += __shfl_xor_sync(~0u, values[0], distance);
   }
-  if (lane % kRest < quads) *part = values[0];
+  if (lane % kLanesPerValue < quads) *part = values[0];
 }
 
-// Sum over the rows of a block. All threads call; a barrier must follow. kFolds: if there are fewer parts than senders,
-// the last senders add theirs to the parts that the first have left.
+// Sum over the rows of a block. All threads call; a barrier must follow. kFolds: with fewer parts
+// than partial sums, the last partial sums are added to the parts that the first ones have become.
 template <bool kFolds, int kValues>
 __device__ __forceinline__ void sum_rows(const QuadRows& shape, float* parts, int row, int column,
                                          float (&values)[kValues]) {
@@ -92,7 +92,7 @@ __device__ __forceinline__ void sum_rows(const QuadRows& shape, float* parts, in
   };
   if (sends && index < shape.parts) put(index);
   if constexpr (kFolds) {
-    if (shape.parts == shape.senders) return;
+    if (shape.parts == shape.partial_sums) return;
     __syncthreads();
     if (!sends || index < shape.parts) return;
     const float* const part = parts + (index - shape.parts) * pitch;

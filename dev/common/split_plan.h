@@ -30,14 +30,14 @@ inline SplitPlan plan_split(double row, int units, int tiles, const BlockCost& c
   const int slots = num_sms * cost.blocks_per_sm;
   SplitPlan best{};
   for (int splits = 1; splits <= units && (splits == 1 || (splits - 1.0) * tiles < kMaxWaves * slots); ++splits) {
-    const int each = ceil_div(units, splits);
-    if (ceil_div(units, each) != splits) continue;  // a split would be empty
+    const int units_per_split = ceil_div(units, splits);
+    if (ceil_div(units, units_per_split) != splits) continue;  // a split would be empty
     const int blocks = splits * tiles;
     const int sharing = std::max(cost.busy_blocks, std::min(cost.blocks_per_sm, ceil_div(blocks, num_sms)));
     const double waves = std::max(1.0, (double(blocks) / slots + ceil_div(blocks, slots)) / 2);
-    double ns = waves * (cost.start_ns + sharing * (each * cost.unit_ns + cost.finish_ns));
+    double ns = waves * (cost.start_ns + sharing * (units_per_split * cost.unit_ns + cost.finish_ns));
     if (splits > 1) ns += kReduceNs + splits * 8 * row / kPartialBytesPerNs;
-    if (splits == 1 || ns < best.ns) best = {{splits, each}, ns};
+    if (splits == 1 || ns < best.ns) best = {{splits, units_per_split}, ns};
   }
   return best;
 }

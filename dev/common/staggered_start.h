@@ -30,24 +30,25 @@ __device__ __forceinline__ void wait_for_start(const StaggeredStart& start, int 
   __syncthreads();
 }
 
-// Plan for a grid that loads `bytes`, an equal share per cluster.
+// Plan for a grid that loads `bytes`, an equal part per cluster.
 template <class... P>
 StaggeredStart staggered_start(void (*kernel)(P...), const LaunchConfig& config, double bytes) {
-  // Rate at which clusters start, as a share of DRAM bandwidth. Fitted to sweeps on an H200: 4.4 TB/s at the SM clock
+  // Rate at which clusters start, as a fraction of DRAM bandwidth. Fitted to sweeps on an H200: 4.4 TB/s at the SM clock
   // that it announces, 4.0 TB/s at the clock that it keeps. A quarter more or less makes no visible difference.
-  constexpr double kShare = 0.92;
+  constexpr double kBandwidthFraction = 0.92;
   // Least load time of the first wave for which a stagger pays: a smaller wave is all in flight at a time anyway.
   // Likewise fitted.
   constexpr double kMinSeconds = 1.2e-6;
   const backend::DeviceInfo& device = backend::device();
-  const double rate = kShare * device.dram_bytes_per_s;  // 0 in the emulator, which has no time: the barrier remains
+  const double rate =
+      kBandwidthFraction * device.dram_bytes_per_s;  // 0 in the emulator, which has no time: the barrier remains
   const double least = kMinSeconds * rate;
   if (bytes < least) return {};
   const int clusters = static_cast<int>(config.grid.x * config.grid.y / config.cluster_blocks());
   const int first = std::min(resident_clusters(kernel, config), clusters);
-  const double each = bytes / clusters;
-  if (first * each < least) return {};
-  const double clocks = rate > 0 ? each / rate * device.sm_clock_khz * 1e3 : 0;
+  const double bytes_per_cluster = bytes / clusters;
+  if (first * bytes_per_cluster < least) return {};
+  const double clocks = rate > 0 ? bytes_per_cluster / rate * device.sm_clock_khz * 1e3 : 0;
   return {.clusters = first, .interval = static_cast<unsigned>(clocks * 256)};
 }
 

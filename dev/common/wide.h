@@ -1,7 +1,7 @@
 // Adjacent elements of a tensor that are loaded and stored as one: 16 bytes, or a single element where a tensor's rows
 // are no multiple of 16 bytes. For kernels that do little more than move their tensors.
 //
-//     dispatch_width(p.dtype, whole_vectors, [&](auto element, auto width) {
+//     dispatch_width(p.dtype, full_vectors, [&](auto element, auto width) {
 //       kernel<decltype(element), decltype(width)::value> ...
 //     });
 #pragma once
@@ -56,9 +56,9 @@ inline bool whole_vectors(std::int64_t elements, Dtype dtype) {
 
 // Calls f(T{}, std::integral_constant<int, kWidth>{}).
 template <class F>
-void dispatch_width(Dtype dtype, bool whole, F&& f) {
+void dispatch_width(Dtype dtype, bool full_vectors, F&& f) {
   with_storage_type(dtype, [&](auto element) {
-    if (whole) {
+    if (full_vectors) {
       f(element, std::integral_constant<int, kVector<decltype(element)>>{});
     } else {
       f(element, std::integral_constant<int, 1>{});
@@ -66,9 +66,9 @@ void dispatch_width(Dtype dtype, bool whole, F&& f) {
   });
 }
 
-// Number of blocks of `threads` threads with `each` items a thread.
-inline unsigned stream_blocks(std::int64_t items, int threads, int each) {
-  const std::int64_t per_block = std::int64_t{threads} * each;
+// Number of blocks of `threads` threads with `items_per_thread` items a thread.
+inline unsigned stream_blocks(std::int64_t items, int threads, int items_per_thread) {
+  const std::int64_t per_block = std::int64_t{threads} * items_per_thread;
   return static_cast<unsigned>((items + per_block - 1) / per_block);
 }
 

@@ -16,9 +16,9 @@ struct ChannelMap {
 
   static __device__ __forceinline__ ChannelMap load(const Problem& p, const Block::Tensors& t, int n, int k) {
     ChannelMap map{.gamma = t.gamma[k], .beta = t.beta[k]};
-    const int at = p.film_width() - p.k + k;  // the shifts are the last k of a row
+    const int shift_idx = p.film_width() - p.k + k;  // the shifts are the last k of a row
     if (p.film) map.scale = t.film_step[k] + t.film[n * p.pitch + k];
-    if (p.film_width() > 0) map.shift = t.film_step[at] + t.film[n * p.pitch + at];
+    if (p.film_width() > 0) map.shift = t.film_step[shift_idx] + t.film[n * p.pitch + shift_idx];
     return map;
   }
 

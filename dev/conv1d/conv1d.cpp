@@ -90,10 +90,10 @@ Problem Problem::random(std::uint64_t seed) {
   const auto draw = [&](int most) { return static_cast<int>(1 + random() % (1 + random() % most)); };
   const auto coin = [&] { return random() % 2 == 0; };
   Problem p{.n = draw(4), .l = draw(33)};
-  const int unit = coin() ? 8 : 1;  // whole vectors, or any number
-  p.c = unit * draw(48 / unit);
+  const int multiple = coin() ? 8 : 1;  // whole vectors, or any number
+  p.c = multiple * draw(48 / multiple);
   p.g = draw(8);
-  p.k = unit * p.g * draw(6);
+  p.k = multiple * p.g * draw(6);
   p.taps = 2 * draw(4) - 1;
   const auto kind = random() % 4;
   if (kind == 0) {
@@ -112,7 +112,7 @@ Problem Problem::random(std::uint64_t seed) {
   p.shift = !p.film && random() % 4 == 0;
   p.pitch = p.film_width();
   if (p.pitch > 0 && coin()) p.pitch += draw(9);
-  if (p.c > unit && random() % 4 == 0) p.split = unit * draw(p.c / unit - 1);
+  if (p.c > multiple && random() % 4 == 0) p.split = multiple * draw(p.c / multiple - 1);
   return p;
 }
 

@@ -30,11 +30,11 @@ inline GroupPlan plan_group(const Problem& p, int channels, int positions) {
   return {.ranks = ranks, .channels = channels, .samples = std::min(p.n, positions / p.out_l())};
 }
 
-// Position of a block.
-struct GroupPlace {
+// Samples and channels of a block.
+struct GroupRange {
   int rank, first_sample, samples, first_channel, channels;
 
-  __device__ __forceinline__ GroupPlace(const Problem& p, const GroupPlan& plan) {
+  __device__ __forceinline__ GroupRange(const Problem& p, const GroupPlan& plan) {
     const int block = static_cast<int>(blockIdx.x);
     rank = block % plan.ranks;
     const int group = block / plan.ranks % p.g;
@@ -63,7 +63,7 @@ struct GroupTile {
 // waited for here.
 template <class T, int kThreads, int kPositions, int kChannels, int kParts>
 __device__ __forceinline__ void finish_group(const Problem& p, const Block::Tensors& t, const GroupPlan& plan,
-                                             const GroupPlace& place, GroupTile<kPositions, kChannels, kParts>& tile) {
+                                             const GroupRange& range, GroupTile<kPositions, kChannels, kParts>& tile) {
   constexpr int kElements = ceil_div(kPositions * kChannels, kThreads);  // of a thread
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32;
@@ -72,7 +72,7 @@ __device__ __forceinline__ void finish_group(const Problem& p, const Block::Tens
 
   // Add up the convolution and its bias.
   for (int i = thread; i < kPositions * kChannels; i += kThreads) {
-    float sum = i % kChannels < place.channels ? t.bias[place.first_channel + i % kChannels] : 0.0f;
+    float sum = i % kChannels < range.channels ? t.bias[range.first_channel + i % kChannels] : 0.0f;
 #pragma unroll
     for (int part = 0; part < kParts; ++part) sum += tile.part[part][i];
     tile.h[i] = sum;
@@ -81,51 +81,51 @@ __device__ __forceinline__ void finish_group(const Problem& p, const Block::Tens
 
   // Compute mean and squared distances of this block's channels, a warp per sample, and send them to all ranks.
   ptx::cluster_wait();
-  for (int sample = warp; sample < place.samples; sample += kThreads / 32) {
+  for (int sample = warp; sample < range.samples; sample += kThreads / 32) {
     const float* const h = tile.h + sample * length * kChannels;
     const int count = length * kChannels;
     float sum = 0;
-    for (int i = lane; i < count; i += 32) sum += i % kChannels < place.channels ? h[i] : 0.0f;
-    const float mean = sum_over_lanes(sum) / static_cast<float>(length * place.channels);
+    for (int i = lane; i < count; i += 32) sum += i % kChannels < range.channels ? h[i] : 0.0f;
+    const float mean = sum_over_lanes(sum) / static_cast<float>(length * range.channels);
     float squares = 0;
     for (int i = lane; i < count; i += 32) {
-      const float distance = i % kChannels < place.channels ? h[i] - mean : 0.0f;
+      const float distance = i % kChannels < range.channels ? h[i] - mean : 0.0f;
       squares = fmaf(distance, distance, squares);
     }
     const float2 moments = {mean, sum_over_lanes(squares)};
-    if (lane < plan.ranks) ptx::st_shared_cluster(ptx::mapa(&tile.moments[sample][place.rank], lane), moments);
+    if (lane < plan.ranks) ptx::st_shared_cluster(ptx::mapa(&tile.moments[sample][range.rank], lane), moments);
   }
   ptx::cluster_arrive();
 
   // Load the constants and residuals of the thread's elements while the moments are in flight.
-  const auto channel_of = [&](int i) { return place.first_channel + (i * kThreads + thread) % kChannels; };
+  const auto channel_of = [&](int i) { return range.first_channel + (i * kThreads + thread) % kChannels; };
   const auto sample_of = [&](int i) { return (i * kThreads + thread) / kChannels / length; };
   const auto is_inside = [&](int i) {
-    return (i * kThreads + thread) % kChannels < place.channels && sample_of(i) < place.samples;
+    return (i * kThreads + thread) % kChannels < range.channels && sample_of(i) < range.samples;
   };
-  const auto place_of = [&](int i) {
-    return (place.first_sample * length + (i * kThreads + thread) / kChannels) * p.k + channel_of(i);
+  const auto offset_of = [&](int i) {
+    return (range.first_sample * length + (i * kThreads + thread) / kChannels) * p.k + channel_of(i);
   };
   ChannelMap maps[kElements];
   float residual[kElements] = {};
 #pragma unroll
   for (int i = 0; i < kElements; ++i) {
     if (!is_inside(i)) continue;
-    maps[i] = ChannelMap::load(p, t, place.first_sample + sample_of(i), channel_of(i));
-    if (t.residual) residual[i] = to_float(static_cast<const T*>(t.residual)[place_of(i)]);
+    maps[i] = ChannelMap::load(p, t, range.first_sample + sample_of(i), channel_of(i));
+    if (t.residual) residual[i] = to_float(static_cast<const T*>(t.residual)[offset_of(i)]);
   }
   ptx::cluster_wait();
 
   // Merge the moments into the group's mean and deviation, a lane per rank.
-  for (int sample = warp; sample < place.samples; sample += kThreads / 32) {
+  for (int sample = warp; sample < range.samples; sample += kThreads / 32) {
     const bool any = lane < plan.ranks;
     const float2 moments = any ? tile.moments[sample][lane] : float2{0, 0};
-    const auto count = static_cast<float>(any ? length * GroupPlace::channels_of(p, plan, lane) : 0);
-    const auto whole = static_cast<float>(length * p.group_channels());
-    const float mean = sum_over_lanes(count * moments.x) / whole;
+    const auto count = static_cast<float>(any ? length * GroupRange::channels_of(p, plan, lane) : 0);
+    const auto group_elements = static_cast<float>(length * p.group_channels());
+    const float mean = sum_over_lanes(count * moments.x) / group_elements;
     const float distance = moments.x - mean;
     const float squares = sum_over_lanes(fmaf(count * distance, distance, moments.y));
-    if (lane == 0) tile.normaliser[sample] = {mean, 1.0f / sqrtf(squares / whole + kEpsilon)};
+    if (lane == 0) tile.normaliser[sample] = {mean, 1.0f / sqrtf(squares / group_elements + kEpsilon)};
   }
   __syncthreads();
 
@@ -134,7 +134,7 @@ __device__ __forceinline__ void finish_group(const Problem& p, const Block::Tens
     if (!is_inside(i)) continue;
     const float2 normaliser = tile.normaliser[sample_of(i)];
     const float y = maps[i](p, (tile.h[i * kThreads + thread] - normaliser.x) * normaliser.y) + residual[i];
-    static_cast<T*>(t.y)[place_of(i)] = from_float<T>(y);
+    static_cast<T*>(t.y)[offset_of(i)] = from_float<T>(y);
   }
 }
 

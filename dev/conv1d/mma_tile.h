@@ -12,37 +12,41 @@ namespace ladder::conv1d {
 inline constexpr int kStepChannels = 32;
 inline constexpr int kStepRowBytes = 64;
 
-// A block's sums: 16 kTiles positions times 8 kColumns output channels.
+// A block's tile of sums: 16 kTiles positions times 8 kColumns output channels.
 template <int kTiles_, int kColumns_>
-struct Shape {
+struct OutputTile {
   static constexpr int kTiles = kTiles_, kColumns = kColumns_;
   static constexpr int kPositions = 16 * kTiles, kChannels = 8 * kColumns;
 };
-using Narrow = Shape<1, 1>;
-using Wide = Shape<2, 2>;
-using Tall = Shape<4, 1>;
+using Narrow = OutputTile<1, 1>;
+using Wide = OutputTile<2, 2>;
+using Tall = OutputTile<4, 1>;
 
-// Steps are numbered tap by tap, each of `units` runs of 32 channels.
-struct Step {
-  int tap, unit;
+// A step of the reduction. Steps are numbered tap by tap; a tap has `channel_blocks` blocks of 32 channels.
+struct KStep {
+  int tap, channel_block;
 
-  __device__ __forceinline__ Step(int index, int units) : tap(index / units), unit(index % units) {}
-  __device__ __forceinline__ void advance(int by, int units) {
-    unit += by;
-    for (; unit >= units; unit -= units) ++tap;
+  __device__ __forceinline__ KStep(int index, int channel_blocks)
+      : tap(index / channel_blocks), channel_block(index % channel_blocks) {}
+  __device__ __forceinline__ void advance(int by, int channel_blocks) {
+    channel_block += by;
+    for (; channel_block >= channel_blocks; channel_block -= channel_blocks) ++tap;
   }
 };
 
 // Pitch of a row of x in shared memory, in bytes: rows are half a bank cycle apart, so that the two rows that eight
 // lanes read together have no bank conflicts.
-__host__ __device__ inline int x_pitch(int units) { return (units + (units + 1) % 2) * kStepRowBytes; }
+__host__ __device__ inline int x_pitch(int channel_blocks) {
+  return (channel_blocks + (channel_blocks + 1) % 2) * kStepRowBytes;
+}
 
-// Adds a step's products to sum. x, x_below: 16 bytes of the lane's row and of the row 8 below; w: 16 bytes of its
-// channel.
+// Adds a step's products to sum. x_row_lo, x_row_hi: 16 bytes of the lane's row and of the row 8 positions later;
+// w: 16 bytes of the lane's channel.
 template <class T>
-__device__ __forceinline__ void multiply_step(float (&sum)[4], const uint4& x, const uint4& x_below, const uint4& w) {
-  multiply<T>(sum, {x.x, x_below.x, x.y, x_below.y}, w.x, w.y);
-  multiply<T>(sum, {x.z, x_below.z, x.w, x_below.w}, w.z, w.w);
+__device__ __forceinline__ void multiply_step(float (&sum)[4], const uint4& x_row_lo, const uint4& x_row_hi,
+                                              const uint4& w) {
+  multiply<T>(sum, {x_row_lo.x, x_row_hi.x, x_row_lo.y, x_row_hi.y}, w.x, w.y);
+  multiply<T>(sum, {x_row_lo.z, x_row_hi.z, x_row_lo.w, x_row_hi.w}, w.z, w.w);
 }
 
 // Stores a part of a tile's sums, [position][channel]: lane (g, t) has positions g, g + 8 and channels 2t, 2t + 1.

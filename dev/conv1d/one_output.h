@@ -17,8 +17,8 @@ __device__ inline float one_output(const Problem& p, const T* x, const T* x_rest
     const T* const w_row = w + (k * p.taps + p.tap(o, j)) * p.c;
     const T* const x_row = x + (n * p.l + from) * split;
     for (int c = 0; c < split; ++c) sum += to_float(x_row[c]) * to_float(w_row[c]);
-    const T* const rest_row = x_rest + (n * p.l + from) * (p.c - split);
-    for (int c = split; c < p.c; ++c) sum += to_float(rest_row[c - split]) * to_float(w_row[c]);
+    const T* const x_rest_row = x_rest + (n * p.l + from) * (p.c - split);
+    for (int c = split; c < p.c; ++c) sum += to_float(x_rest_row[c - split]) * to_float(w_row[c]);
   }
   return sum;
 }

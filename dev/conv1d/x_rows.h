@@ -12,15 +12,15 @@ namespace ladder::conv1d {
 template <class T>
 struct XParts {
   const T* x;
-  const T* rest;
-  int split;  // channels of x; c if there is no rest
+  const T* x_rest;
+  int split;  // channels of x; c if there is no x_rest
 
   XParts(const Problem& p, const void* first, const void* second)
-      : x(static_cast<const T*>(first)), rest(static_cast<const T*>(second)), split(second ? p.split : p.c) {}
+      : x(static_cast<const T*>(first)), x_rest(static_cast<const T*>(second)), split(second ? p.split : p.c) {}
 
-  __device__ __forceinline__ const T* at(const Problem& p, int n, int position, int c) const {
+  __device__ __forceinline__ const T* element_ptr(const Problem& p, int n, int position, int c) const {
     const int row = n * p.l + position;
-    return c < split ? x + row * split + c : rest + row * (p.c - split) + (c - split);
+    return c < split ? x + row * split + c : x_rest + row * (p.c - split) + (c - split);
   }
 };
 
@@ -43,11 +43,12 @@ __device__ __forceinline__ void copy_x_run(unsigned char* to, const Problem& p, 
   const bool inside = n < p.n && position >= 0 && position < p.l;
   if constexpr (kVectors) {
     const bool any = inside && c < p.c;
-    ptx::cp_async<kRunBytes>(to, any ? from.at(p, n, position, c) : from.x, any);
+    ptx::cp_async<kRunBytes>(to, any ? from.element_ptr(p, n, position, c) : from.x, any);
   } else {
 #pragma unroll 1
     for (int i = 0; i < kRun<T>; ++i) {
-      reinterpret_cast<T*>(to)[i] = inside && c + i < p.c ? *from.at(p, n, position, c + i) : from_float<T>(0.0f);
+      reinterpret_cast<T*>(to)[i] =
+          inside && c + i < p.c ? *from.element_ptr(p, n, position, c + i) : from_float<T>(0.0f);
     }
   }
 }

@@ -20,8 +20,8 @@ __device__ __forceinline__ void ffma_register_tile(Product c, Split split, const
   const int col0 = blockIdx.x % blocks_n * Tile::kBlockN;
   const int row0 = blockIdx.x / blocks_n % blocks_m * Tile::kBlockM;
   const int split_idx = blockIdx.x / blocks_n / blocks_m;
-  const int first = split_idx * split.each * kChunk;
-  const int end = min(c.terms, first + split.each * kChunk);
+  const int first = split_idx * split.units_per_split * kChunk;
+  const int end = min(c.terms, first + split.units_per_split * kChunk);
 
   ptx::grid_dependency_wait();
   A a(a_matrix, row0, c.rows, c.terms);

@@ -33,8 +33,8 @@ __device__ __forceinline__ void mma_multistage(Product c, Split split, const T* 
   const int col0 = blockIdx.x % blocks_n * Tile::kBlockN;
   const int row0 = blockIdx.x / blocks_n % blocks_m * Tile::kBlockM;
   const int split_idx = blockIdx.x / blocks_n / blocks_m;
-  const int first = split_idx * split.each * kStepTerms<T>;
-  const int end = min(c.terms, first + split.each * kStepTerms<T>);
+  const int first = split_idx * split.units_per_split * kStepTerms<T>;
+  const int end = min(c.terms, first + split.units_per_split * kStepTerms<T>);
   const int num_steps = ceil_div(end - first, kStepTerms<T>);
 
   auto fetch = [&](int step) {

@@ -44,10 +44,10 @@ class Builder {
     convolution(p_.d, 1);
   }
 
-  // The next stage's input has the value of stage `rest` after its own channels.
-  void join(int rest) {
-    rest_ = rest;
-    joined_ = network_.stages[rest].k;
+  // Appends the channels of joined_stage's value to the next stage's input.
+  void join(int joined_stage) {
+    joined_stage_ = joined_stage;
+    joined_ = network_.stages[joined_stage].k;
   }
 
   int last() const { return network_.count - 1; }
@@ -71,7 +71,7 @@ class Builder {
              .k = width,
              .taps = taps,
              .source = network_.count == 0 ? kSample : last(),
-             .rest = joined_ > 0 ? rest_ : kNone,
+             .joined_stage = joined_ > 0 ? joined_stage_ : kNone,
              .film = kNone,
              .weights = network_.weights,
              .bias = network_.vectors};
@@ -92,7 +92,7 @@ class Builder {
   Network network_;
   int length_;
   int channels_;
-  int rest_ = kNone;
+  int joined_stage_ = kNone;
   int joined_ = 0;
 };
 

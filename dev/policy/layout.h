@@ -31,14 +31,14 @@ enum class Residual : std::uint8_t { none, identity, convolution };
 //     v = v + r(u)                              with a residual; u is the input of the stage before
 struct Stage {
   int l;       // positions of the input
-  int c;       // channels of the input: the last `joined` of them are those of `rest`
-  int joined;  // 0: there is no `rest`
+  int c;       // channels of the input: the last `joined` of them are those of joined_stage
+  int joined;  // 0: there is no joined stage
   int k;       // channels of the output
   int taps;
-  int source;  // the stage whose value is the input, or kSample
-  int rest;    // the stage whose value is joined to the input, or kNone
-  int groups;  // 0: not normalised
-  int film;    // offset of the scales in a row of film, or kNone
+  int source;        // the stage whose value is the input, or kSample
+  int joined_stage;  // the stage whose value is joined to the input, or kNone
+  int groups;        // 0: not normalised
+  int film;          // offset of the scales in a row of film, or kNone
   int weights;
   int bias;
   int residual_weights;  // with Residual::convolution

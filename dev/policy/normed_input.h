@@ -11,12 +11,12 @@
 
 namespace ladder::policy {
 
-inline constexpr int kMostHeld = 4;  // positions of a thread
-inline constexpr int kFewHeld = 2;
+inline constexpr int kMaxThreadPositions = 4;  // positions of a thread
+inline constexpr int kSmallThreadPositions = 2;
 
 // Partition of a stage's values over the threads of some warps, the same number of warps for each group. A thread has a
 // column, one channel or four adjacent ones, at every at_a_time-th position.
-struct Sharing {
+struct WorkSplit {
   std::uint32_t column_inverse;  // 2^20 / columns, rounded up: a thread's index is divided by a multiplication
   std::uint16_t warp_inverse;    // 2^12 / warps
   std::uint16_t columns;         // of a group
@@ -28,12 +28,12 @@ struct Sharing {
   bool kept;            // a later stage reads the values
   bool runs;            // channels joined to the stage's input are copied sixteen bytes at a time
 
-  static Sharing of(const Stage& stage, int warps, bool quads) {
+  static WorkSplit of(const Stage& stage, int warps, bool quads) {
     const int groups = stage.groups > 0 ? stage.groups : 1;
-    Sharing s{.rows = static_cast<std::uint16_t>(stage.out_l()),
-              .inverse_count = 1.0f / static_cast<float>(stage.k / groups * stage.out_l()),
-              .warps = static_cast<std::uint8_t>(warps / groups),
-              .quads = quads};
+    WorkSplit s{.rows = static_cast<std::uint16_t>(stage.out_l()),
+                .inverse_count = 1.0f / static_cast<float>(stage.k / groups * stage.out_l()),
+                .warps = static_cast<std::uint8_t>(warps / groups),
+                .quads = quads};
     if (s.warps == 0) return s;  // more groups than warps
     s.columns = static_cast<std::uint16_t>(stage.k / groups / (quads ? kQuad : 1));
     s.at_a_time = static_cast<std::uint16_t>(32 * s.warps / s.columns);
@@ -88,88 +88,90 @@ __device__ __forceinline__ void apply_mish(float (&z)[kQuad]) {
 
 // Store the channels that need no wait: those of the sample or the joined ones, then zeros up to `channels`.
 template <int kThreads, class T>
-__device__ __forceinline__ void make_other_channels(const Pass<T>& pass, bool runs_of_16_bytes, int at, int sample,
-                                                    int worker, T* input, int pitch, int channels) {
-  const Stage& stage = pass.network.stages[at];
+__device__ __forceinline__ void load_skip_channels(const Pass<T>& pass, bool runs_of_16_bytes, int stage_idx,
+                                                   int sample, int worker, T* input, int pitch, int channels) {
+  const Stage& stage = pass.network.stages[stage_idx];
   const int first = stage.source == kSample ? 0 : stage.c - stage.joined;
   if (worker < 0 || first == channels) return;
   if (runs_of_16_bytes && stage.c == channels) {
     const int runs = stage.joined / kVector<T>;  // of a row
-    const T* const from = pass.of(pass.buffers.values, stage.rest, sample);
+    const T* const from = pass.of(pass.buffers.values, stage.joined_stage, sample);
     for (int i = worker; i < stage.l * runs; i += kThreads) {
       *reinterpret_cast<uint4*>(input + i / runs * pitch + first + i % runs * kVector<T>) =
           *reinterpret_cast<const uint4*>(from + i * kVector<T>);
     }
     return;
   }
-  const int each = channels - first;
-  for (int i = worker; i < stage.l * each; i += kThreads) {
-    const int row = i / each;
-    const int channel = first + i % each;
-    const float value = channel < stage.c ? pass.input_at(at, sample, row, channel) : 0.0f;
+  const int row_channels = channels - first;
+  for (int i = worker; i < stage.l * row_channels; i += kThreads) {
+    const int row = i / row_channels;
+    const int channel = first + i % row_channels;
+    const float value = channel < stage.c ? pass.input_at(stage_idx, sample, row, channel) : 0.0f;
     input[row * pitch + channel] = from_float<T>(value);
   }
 }
 
-// Compute the channels that come from stage `at` - 1 into `input`, at `pitch` elements a position. All threads call;
+// Compute the channels that come from stage `stage_idx` - 1 into `input`, at `pitch` elements a position. All threads call;
 // those with worker < 0 have no part. `wait` returns once all blocks have stored their convolutions.
-template <int kWarps, int kWidth, int kHeld, class T, class Wait>
-__device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sharing& sharing, int at, int sample,
-                                                  int worker, T* input, int pitch, float2* warp_sums,
-                                                  const Wait& wait) {
-  const int source = at - 1;
+template <int kWarps, int kWidth, int kPositions, class T, class Wait>
+__device__ __forceinline__ void normalize_previous_stage(const Pass<T>& pass, const WorkSplit& work_split,
+                                                         int stage_idx, int sample, int worker, T* input, int pitch,
+                                                         float2* warp_sums, const Wait& wait) {
+  const int source = stage_idx - 1;
   const Stage& before = pass.network.stages[source];
   const int k = before.k;
-  const int group = static_cast<int>(worker / 32 * sharing.warp_inverse >> 12);
-  const unsigned thread = worker - group * sharing.warps * 32;
-  const int first_row = static_cast<int>(thread * sharing.column_inverse >> 20);
-  const int column = static_cast<int>(thread) - first_row * sharing.columns;
-  const int channel = (group * sharing.columns + column) * kWidth;
-  int held = 0;
-  if (worker >= 0 && channel < k && first_row < sharing.at_a_time) {
+  const int group = static_cast<int>(worker / 32 * work_split.warp_inverse >> 12);
+  const unsigned thread = worker - group * work_split.warps * 32;
+  const int first_row = static_cast<int>(thread * work_split.column_inverse >> 20);
+  const int column = static_cast<int>(thread) - first_row * work_split.columns;
+  const int channel = (group * work_split.columns + column) * kWidth;
+  int num_positions = 0;
+  if (worker >= 0 && channel < k && first_row < work_split.at_a_time) {
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i) held += first_row + i * sharing.at_a_time < sharing.rows ? 1 : 0;
+    for (int i = 0; i < kPositions; ++i)
+      num_positions += first_row + i * work_split.at_a_time < work_split.rows ? 1 : 0;
   }
-  const int step = sharing.at_a_time * k;  // between a thread's positions
-  const int place = first_row * k + channel;
+  const int step = work_split.at_a_time * k;  // between a thread's positions
+  const int offset = first_row * k + channel;
   const float* const vectors = pass.t.vectors + (before.bias + channel);
 
   float bias[kWidth] = {}, gamma[kWidth] = {}, beta[kWidth] = {}, scale[kWidth];
-  float added[kHeld][kWidth] = {};  // the residual, and the shift
+  float added[kPositions][kWidth] = {};  // the residual, and the shift
 #pragma unroll
   for (int j = 0; j < kWidth; ++j) scale[j] = 1.0f;
-  if (held > 0) load(vectors, bias);
-  if (held > 0 && before.groups > 0) {
+  if (num_positions > 0) load(vectors, bias);
+  if (num_positions > 0 && before.groups > 0) {
     load(vectors + k, gamma);
     load(vectors + 2 * k, beta);
     if (before.residual == Residual::convolution) {
-      const float* const from = pass.of(pass.buffers.residual, source, sample, place);
+      const float* const from = pass.of(pass.buffers.residual, source, sample, offset);
       float residual_bias[kWidth];
       load(pass.t.vectors + (before.residual_bias + channel), residual_bias);
 #pragma unroll
-      for (int i = 0; i < kHeld; ++i) {
-        if (i >= held) break;
+      for (int i = 0; i < kPositions; ++i) {
+        if (i >= num_positions) break;
         load(from + i * step, added[i]);
 #pragma unroll
         for (int j = 0; j < kWidth; ++j) added[i][j] += residual_bias[j];
       }
     } else if (before.residual == Residual::identity) {
       const Stage& first = pass.network.stages[source - 1];
-      const int own = first.c - first.joined;
-      const bool is_joined = channel >= own;
-      const int row_elements = is_joined ? first.joined : own;
-      const int from = first_row * row_elements + channel - (is_joined ? own : 0);
-      const T* const values = pass.of(pass.buffers.values, is_joined ? first.rest : max(first.source, 0), sample, from);
+      const int split = first.c - first.joined;
+      const bool is_joined = channel >= split;
+      const int row_elements = is_joined ? first.joined : split;
+      const int from = first_row * row_elements + channel - (is_joined ? split : 0);
+      const T* const values =
+          pass.of(pass.buffers.values, is_joined ? first.joined_stage : max(first.source, 0), sample, from);
       const bool is_sample = !is_joined && first.source == kSample;
 #pragma unroll
-      for (int i = 0; i < kHeld; ++i) {
-        if (i >= held) break;
+      for (int i = 0; i < kPositions; ++i) {
+        if (i >= num_positions) break;
         if (is_sample) {
-          load(pass.t.x + (sample * first.l * own + from + i * sharing.at_a_time * row_elements), added[i]);
+          load(pass.t.x + (sample * first.l * split + from + i * work_split.at_a_time * row_elements), added[i]);
 #pragma unroll
           for (int j = 0; j < kWidth; ++j) added[i][j] = to_float(from_float<T>(added[i][j]));
         } else {
-          load(values + i * sharing.at_a_time * row_elements, added[i]);
+          load(values + i * work_split.at_a_time * row_elements, added[i]);
         }
       }
     }
@@ -186,25 +188,25 @@ __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sha
       for (int j = 0; j < kWidth; ++j) {
         scale[j] += scale_of_sample[j];
 #pragma unroll
-        for (int i = 0; i < kHeld; ++i) added[i][j] += shift[j] + shift_of_sample[j];
+        for (int i = 0; i < kPositions; ++i) added[i][j] += shift[j] + shift_of_sample[j];
       }
     }
   }
-  const float* const h = pass.of(pass.buffers.h, source, sample, place);
+  const float* const h = pass.of(pass.buffers.h, source, sample, offset);
   const float* const h_of_group = pass.of(pass.buffers.h, source, sample, channel - column * kWidth);
 
   wait();
-  float v[kHeld][kWidth] = {};
+  float v[kPositions][kWidth] = {};
 #pragma unroll
-  for (int i = 0; i < kHeld; ++i) {
-    if (i < held) load(h + i * step, v[i]);
+  for (int i = 0; i < kPositions; ++i) {
+    if (i < num_positions) load(h + i * step, v[i]);
   }
   if (before.groups > 0) {
-    const float pivot = held > 0 ? *h_of_group : 0.0f;
+    const float pivot = num_positions > 0 ? *h_of_group : 0.0f;
     float2 sums = {0.0f, 0.0f};
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
-      if (i >= held) break;
+    for (int i = 0; i < kPositions; ++i) {
+      if (i >= num_positions) break;
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) {
         v[i][j] += bias[j] - pivot;
@@ -215,21 +217,21 @@ __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sha
     sums = {sum_over_lanes(sums.x), sum_over_lanes(sums.y)};
     if (worker >= 0 && worker % 32 == 0) warp_sums[worker / 32] = sums;
     __syncthreads();
-    if (held == 0) return;
+    if (num_positions == 0) return;
     float2 all = {0.0f, 0.0f};
 #pragma unroll 1
-    for (int i = 0; i < sharing.warps; ++i) {
-      const float2 part = warp_sums[group * sharing.warps + i];
+    for (int i = 0; i < work_split.warps; ++i) {
+      const float2 part = warp_sums[group * work_split.warps + i];
       all = {all.x + part.x, all.y + part.y};
     }
-    const float mean = all.x * sharing.inverse_count;  // less the pivot, like v
-    const float variance = ptx::maximum(fmaf(-all.x, mean, all.y), 0.0f) * sharing.inverse_count;
+    const float mean = all.x * work_split.inverse_count;  // less the pivot, like v
+    const float variance = ptx::maximum(fmaf(-all.x, mean, all.y), 0.0f) * work_split.inverse_count;
     const float rstd = rsqrtf(variance + conv1d::kEpsilon);
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) gamma[j] *= rstd;
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
-      if (i >= held) break;
+    for (int i = 0; i < kPositions; ++i) {
+      if (i >= num_positions) break;
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) v[i][j] = fmaf(gamma[j], v[i][j] - mean, beta[j]);
       apply_mish(v[i]);
@@ -238,20 +240,20 @@ __device__ __forceinline__ void make_own_channels(const Pass<T>& pass, const Sha
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
+    for (int i = 0; i < kPositions; ++i) {
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) v[i][j] += bias[j];
     }
   }
 
-  T* const value = pass.of(pass.buffers.values, source, sample, place);
+  T* const value = pass.of(pass.buffers.values, source, sample, offset);
   T* const to = input + first_row * pitch + channel;
 #pragma unroll
-  for (int i = 0; i < kHeld; ++i) {
-    if (i >= held) break;
-    store(to + i * sharing.at_a_time * pitch, v[i]);
+  for (int i = 0; i < kPositions; ++i) {
+    if (i >= num_positions) break;
+    store(to + i * work_split.at_a_time * pitch, v[i]);
     const unsigned block = i * kWarps + worker / 32;  // stores this part
-    if (sharing.kept && min(block, gridDim.x - 1) == blockIdx.x) store(value + i * step, v[i]);
+    if (work_split.kept && min(block, gridDim.x - 1) == blockIdx.x) store(value + i * step, v[i]);
   }
 }
 

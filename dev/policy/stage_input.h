@@ -38,34 +38,35 @@ __device__ __forceinline__ void find_statistics(const Stage& stage, const float*
   for (int group = static_cast<int>(threadIdx.x) / 32; group < stage.groups; group += kThreads / 32) {
     const float pivot = h[group * width];
     float2 sums = {0.0f, 0.0f};
-    float mine = 0;
+    float lane_count = 0;
     for (int i = lane; i < count; i += 32) {
       const float x = h[i / width * stage.k + group * width + i % width] - pivot;
       sums.x += x;
       sums.y = fmaf(x, x, sums.y);
-      mine += 1.0f;
+      lane_count += 1.0f;
     }
-    const Moments all = merge_warp(mine > 0 ? moments_of(sums, mine) : Moments{});
+    const Moments all = merge_warp(lane_count > 0 ? moments_of(sums, lane_count) : Moments{});
     if (lane == 0) statistics[group] = {all.mean + pivot, 1.0f / sqrtf(all.m2 / all.count + conv1d::kEpsilon)};
   }
 }
 
-// Make the input [l, c] of stage `at` for one sample. All threads of the block call. `h` and `statistics` are scratch
+// Make the input [l, c] of stage `stage_idx` for one sample. All threads of the block call. `h` and `statistics` are scratch
 // in shared memory. The caller's barrier makes the input visible; no thread may still read its previous contents.
 template <int kThreads, class T>
-__device__ __forceinline__ void make_input(const Pass<T>& pass, int at, int sample, T* input, float* h,
+__device__ __forceinline__ void make_input(const Pass<T>& pass, int stage_idx, int sample, T* input, float* h,
                                            float2* statistics) {
-  const Stage& stage = pass.network.stages[at];
-  const int own = stage.c - stage.joined;
+  const Stage& stage = pass.network.stages[stage_idx];
+  const int split = stage.c - stage.joined;
   const int thread = static_cast<int>(threadIdx.x);
   for (int i = thread; i < stage.l * stage.joined; i += kThreads) {
-    const int channel = own + i % stage.joined;
-    input[i / stage.joined * stage.c + channel] = from_float<T>(pass.input_at(at, sample, i / stage.joined, channel));
+    const int channel = split + i % stage.joined;
+    input[i / stage.joined * stage.c + channel] =
+        from_float<T>(pass.input_at(stage_idx, sample, i / stage.joined, channel));
   }
-  const int count = stage.l * own;
+  const int count = stage.l * split;
   if (stage.source == kSample) {
     for (int i = thread; i < count; i += kThreads) {
-      input[i] = from_float<T>(pass.input_at(at, sample, i / own, i % own));
+      input[i] = from_float<T>(pass.input_at(stage_idx, sample, i / split, i % split));
     }
     return;
   }
@@ -81,10 +82,10 @@ __device__ __forceinline__ void make_input(const Pass<T>& pass, int at, int samp
     find_statistics<kThreads>(before, h, statistics);
     __syncthreads();
   }
-  const int width = before.groups > 0 ? own / before.groups : own;
+  const int width = before.groups > 0 ? split / before.groups : split;
   for (int i = thread; i < count; i += kThreads) {
-    const int k = i % own;
-    const int row = i / own;
+    const int k = i % split;
+    const int row = i / split;
     float v = 0;
     if (before.groups == 0) {
       v = from[i];
@@ -94,7 +95,7 @@ __device__ __forceinline__ void make_input(const Pass<T>& pass, int at, int samp
       v = Mish::value(fmaf(vectors[before.gamma() + k], (h[i] - s.x) * s.y, vectors[before.beta() + k]));
       if (before.film != kNone) {
         v = fmaf(film_at(pass.network, pass.t, pass.step, sample, before.film + k), v,
-                 film_at(pass.network, pass.t, pass.step, sample, before.film + own + k));
+                 film_at(pass.network, pass.t, pass.step, sample, before.film + split + k));
       }
       if (before.residual == Residual::identity) v += pass.input_at(source - 1, sample, row, k);
       if (before.residual == Residual::convolution) v += residual[i];

@@ -11,13 +11,13 @@ namespace ladder::policy {
 template <class T>
 struct Input {
   const T* x;
-  const T* rest;  // null: x has all channels
-  int own;        // channels of x
-  int joined;     // of rest
+  const T* x_rest;  // null: x has all channels
+  int split;        // channels of x
+  int joined;       // channels of x_rest
 
   // `row` counts the positions of all samples.
-  __device__ __forceinline__ float at(int row, int channel) const {
-    return to_float(channel < own ? x[row * own + channel] : rest[row * joined + channel - own]);
+  __device__ __forceinline__ float load(int row, int channel) const {
+    return to_float(channel < split ? x[row * split + channel] : x_rest[row * joined + channel - split]);
   }
 };
 
@@ -27,8 +27,8 @@ __device__ __forceinline__ Input<T> input_of(const Network& network, const Stage
                                              const T* values) {
   const auto value_of = [&](int i) { return values + static_cast<std::int64_t>(n) * network.stages[i].value; };
   return {.x = stage.source == kSample ? sample : value_of(stage.source),
-          .rest = stage.joined > 0 ? value_of(stage.rest) : nullptr,
-          .own = stage.c - stage.joined,
+          .x_rest = stage.joined > 0 ? value_of(stage.joined_stage) : nullptr,
+          .split = stage.c - stage.joined,
           .joined = stage.joined};
 }
 

@@ -34,9 +34,9 @@ struct ClusterPointer {
 template <class T>
 __device__ __forceinline__ ClusterPointer<T> mapa(T* shared, unsigned rank LADDER_WHERE) {
 #if defined(__CUDACC__)
-  const auto own = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+  const auto local_address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
   std::uint32_t address = 0;
-  LADDER_SM90(asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(own), "r"(rank)));
+  LADDER_SM90(asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(local_address), "r"(rank)));
   return {address};
 #else
   return {static_cast<T*>(simt::detail::map_shared(shared, rank, where))};

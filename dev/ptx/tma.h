@@ -31,9 +31,9 @@ __device__ __forceinline__ void tma_prefetch(const TensorMap& map) {
 __device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, Mbarrier* barrier, int x0, int x1,
                                          int x2 LADDER_WHERE) {
 #if defined(__CUDACC__)
-  const int at[] = {x0, x1, x2};
-  LADDER_SM90(
-      cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_cluster, cuda::ptx::space_global, shared, &map, at, barrier));
+  const int coordinates[] = {x0, x1, x2};
+  LADDER_SM90(cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_cluster, cuda::ptx::space_global, shared, &map,
+                                              coordinates, barrier));
 #else
   simt::tma_load(shared, map, barrier, {x0, x1, x2}, where);
 #endif
@@ -42,9 +42,9 @@ __device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, Mba
 __device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, Mbarrier* barrier, int x0, int x1, int x2,
                                          int x3 LADDER_WHERE) {
 #if defined(__CUDACC__)
-  const int at[] = {x0, x1, x2, x3};
-  LADDER_SM90(
-      cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_cluster, cuda::ptx::space_global, shared, &map, at, barrier));
+  const int coordinates[] = {x0, x1, x2, x3};
+  LADDER_SM90(cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_cluster, cuda::ptx::space_global, shared, &map,
+                                              coordinates, barrier));
 #else
   simt::tma_load(shared, map, barrier, {x0, x1, x2, x3}, where);
 #endif
@@ -57,9 +57,9 @@ __device__ __forceinline__ void tma_load(void* shared, const TensorMap& map, Mba
 __device__ __forceinline__ void tma_load_multicast(void* shared, const TensorMap& map, Mbarrier* barrier,
                                                    std::uint16_t blocks, int x0, int x1, int x2 LADDER_WHERE) {
 #if defined(__CUDACC__)
-  const int at[] = {x0, x1, x2};
-  LADDER_SM90(cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_cluster, cuda::ptx::space_global, shared, &map, at,
-                                              barrier, blocks));
+  const int coordinates[] = {x0, x1, x2};
+  LADDER_SM90(cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_cluster, cuda::ptx::space_global, shared, &map,
+                                              coordinates, barrier, blocks));
 #else
   simt::tma_load_multicast(shared, map, barrier, blocks, {x0, x1, x2}, where);
 #endif

@@ -62,7 +62,7 @@ TEST(PolicyLayout, JoinsEachLevelButTheFirst) {
   std::vector<Joined> found;
   for (int i = 0; i < network.count; ++i) {
     const Stage& s = network.stages[i];
-    if (s.rest != kNone) found.push_back({s.l, s.c - s.joined, s.joined, s.k});
+    if (s.joined_stage != kNone) found.push_back({s.l, s.c - s.joined, s.joined, s.k});
   }
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].l, 4);

@@ -30,7 +30,7 @@ __global__ void conv1d_block_v01_conv_kernel(Problem p, Block::Tensors t, float*
   ptx::grid_dependency_launch();
 }
 
-// The sum of every thread's value, in an order that depends on the threads' places alone.
+// The sum of every thread's value, in an order that depends on the threads' indices alone.
 __device__ float sum_over_block(float value, float* values) {
   const int thread = static_cast<int>(threadIdx.x);
   values[thread] = value;
@@ -52,23 +52,23 @@ __global__ void conv1d_block_v01_group_kernel(Problem p, Block::Tensors t, const
   const int width = p.group_channels();
   const int k0 = static_cast<int>(blockIdx.x) % p.g * width;
   const int count = width * p.out_l();
-  const auto place = [&](int i) { return (n * p.out_l() + i / width) * p.k + k0 + i % width; };
+  const auto offset_of = [&](int i) { return (n * p.out_l() + i / width) * p.k + k0 + i % width; };
 
   float sum = 0;
-  for (int i = threadIdx.x; i < count; i += kGroupThreads) sum += h[place(i)];
+  for (int i = threadIdx.x; i < count; i += kGroupThreads) sum += h[offset_of(i)];
   const float mean = sum_over_block(sum, values) / static_cast<float>(count);
   float squares = 0;
   for (int i = threadIdx.x; i < count; i += kGroupThreads) {
-    const float deviation = h[place(i)] - mean;
+    const float deviation = h[offset_of(i)] - mean;
     squares += deviation * deviation;
   }
   const float rstd = 1.0f / sqrtf(sum_over_block(squares, values) / static_cast<float>(count) + kEpsilon);
 
   for (int i = threadIdx.x; i < count; i += kGroupThreads) {
     const ChannelMap map = ChannelMap::load(p, t, n, k0 + i % width);
-    float y = map(p, (h[place(i)] - mean) * rstd);
-    if (t.residual) y += to_float(static_cast<const T*>(t.residual)[place(i)]);
-    static_cast<T*>(t.y)[place(i)] = from_float<T>(y);
+    float y = map(p, (h[offset_of(i)] - mean) * rstd);
+    if (t.residual) y += to_float(static_cast<const T*>(t.residual)[offset_of(i)]);
+    static_cast<T*>(t.y)[offset_of(i)] = from_float<T>(y);
   }
   ptx::grid_dependency_launch();
 }

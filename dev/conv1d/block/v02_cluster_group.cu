@@ -36,20 +36,20 @@ __global__ void __launch_bounds__(kThreads)
   LADDER_DYN_SMEM(x_rows);  // [position -taps/2 ..][c] T
   LADDER_SHARED(Tile, tile, [1]);
   ptx::cluster_arrive_relaxed();  // this block has started
-  const GroupPlace place(p, plan);
+  const GroupRange range(p, plan);
   const int pitch = pitch_of<T>(p);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int runs = pitch / kRunBytes;
   // A warp without a channel of its own computes the last one once more.
-  const int channel = place.first_channel + min(warp, place.channels - 1);
+  const int channel = range.first_channel + min(warp, range.channels - 1);
   const T* const w = static_cast<const T*>(t.w) + channel * p.taps * p.c;
 
   ptx::grid_dependency_wait();
   uint4 next[kMostTaps];
   load_taps<kVectors>(p, w, lane * kRun<T>, next);
   for (int i = threadIdx.x; i < kRows * runs; i += kThreads) {
-    copy_x_run<kVectors>(x_rows + i / runs * pitch + i % runs * kRunBytes, p, parts, place.first_sample,
+    copy_x_run<kVectors>(x_rows + i / runs * pitch + i % runs * kRunBytes, p, parts, range.first_sample,
                          i / runs - p.taps / 2, i % runs * kRun<T>);
   }
   ptx::cp_async_commit();
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads)
   const float of_position = sum_over_lanes<kPositions>(sum, lane);
   if (lane % (32 / kPositions) == 0) tile[0].part[0][lane / (32 / kPositions) * kChannels + warp] = of_position;
   __syncthreads();
-  finish_group<T, kThreads>(p, t, plan, place, tile[0]);
+  finish_group<T, kThreads>(p, t, plan, range, tile[0]);
 }
 
 GroupPlan plan_of(const Problem& p) {

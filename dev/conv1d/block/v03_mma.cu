@@ -20,23 +20,23 @@ constexpr int kThreads = kWarps * 32;
 constexpr int kBatch = 4;  // steps whose weights a lane loads ahead
 constexpr int kMostXBytes = 64 << 10;
 
-struct Plan {
+struct MmaGroupPlan {
   GroupPlan group;
-  int rows;   // of x in a block's shared memory
-  int units;  // of 32 channels that are in shared memory at a time
+  int rows;            // of x in a block's shared memory
+  int channel_blocks;  // of 32 channels each, in shared memory at a time
 };
 
 template <class T, bool kVectors, class S>
 __global__ void __launch_bounds__(kThreads, 2)
-    conv1d_block_v03_kernel(Problem p, Block::Tensors t, Plan plan, XParts<T> parts) {
+    conv1d_block_v03_kernel(Problem p, Block::Tensors t, MmaGroupPlan plan, XParts<T> parts) {
   using Tile = GroupTile<S::kPositions, S::kChannels, kWarps>;
   LADDER_DYN_SMEM(x_rows);  // [sample][position -taps/2 ..][channel] T
   LADDER_SHARED(Tile, tile, [1]);
   ptx::cluster_arrive_relaxed();  // this block has started
-  const GroupPlace place(p, plan.group);
+  const GroupRange range(p, plan.group);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int pitch = x_pitch(plan.units);
+  const int pitch = x_pitch(plan.channel_blocks);
   const int sample_rows = p.l + p.taps - 1;
 
   // Addresses of the lane's channels in w, and byte offsets of its positions in shared memory. Columns and rows beyond
@@ -44,28 +44,28 @@ __global__ void __launch_bounds__(kThreads, 2)
   const T* w[S::kColumns];
 #pragma unroll
   for (int i = 0; i < S::kColumns; ++i) {
-    const int channel = place.first_channel + min(8 * i + lane / 4, place.channels - 1);
+    const int channel = range.first_channel + min(8 * i + lane / 4, range.channels - 1);
     w[i] = static_cast<const T*>(t.w) + channel * p.taps * p.c;
   }
-  int x_at[S::kTiles][2];
+  int x_offset[S::kTiles][2];
 #pragma unroll
   for (int i = 0; i < 2 * S::kTiles; ++i) {
     const int position = 8 * i + lane / 4;
-    const int row = position < place.samples * p.l ? position / p.l * sample_rows + position % p.l : 0;
-    x_at[i / 2][i % 2] = row * pitch + lane % 4 * kRunBytes;
+    const int row = position < range.samples * p.l ? position / p.l * sample_rows + position % p.l : 0;
+    x_offset[i / 2][i % 2] = row * pitch + lane % 4 * kRunBytes;
   }
 
   float sum[S::kTiles][S::kColumns][4] = {};
   ptx::grid_dependency_wait();
-  for (int c0 = 0; c0 < p.c; c0 += plan.units * kStepChannels) {
-    const int units = min(plan.units, ceil_div(p.c - c0, kStepChannels));
-    const int steps = p.taps * units;
+  for (int c0 = 0; c0 < p.c; c0 += plan.channel_blocks * kStepChannels) {
+    const int channel_blocks = min(plan.channel_blocks, ceil_div(p.c - c0, kStepChannels));
+    const int steps = p.taps * channel_blocks;
     uint4 next[kBatch][S::kColumns];
-    Step ahead(warp, units);
+    KStep ahead(warp, channel_blocks);
     const auto load_batch = [&] {
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i, ahead.advance(kWarps, units)) {
-        const int c = ahead.tap < p.taps ? c0 + ahead.unit * kStepChannels + lane % 4 * kRun<T> : p.c;
+      for (int i = 0; i < kBatch; ++i, ahead.advance(kWarps, channel_blocks)) {
+        const int c = ahead.tap < p.taps ? c0 + ahead.channel_block * kStepChannels + lane % 4 * kRun<T> : p.c;
 #pragma unroll
         for (int j = 0; j < S::kColumns; ++j) next[i][j] = load_w_run<kVectors>(p, w[j] + ahead.tap * p.c, c);
       }
@@ -74,18 +74,18 @@ __global__ void __launch_bounds__(kThreads, 2)
 
     // Copy x's rows: all runs of 16 bytes of these channels.
     if (c0 > 0) __syncthreads();
-    const int runs = units * kStepChannels / kRun<T>;
+    const int runs = channel_blocks * kStepChannels / kRun<T>;
     for (int i = threadIdx.x; i < plan.rows * runs; i += kThreads) {
       const int row = i / runs;
       copy_x_run<kVectors>(x_rows + row * pitch + i % runs * kRunBytes, p, parts,
-                           place.first_sample + row / sample_rows, row % sample_rows - p.taps / 2,
+                           range.first_sample + row / sample_rows, row % sample_rows - p.taps / 2,
                            c0 + i % runs * kRun<T>);
     }
     ptx::cp_async_commit();
     ptx::cp_async_wait<0>();
     __syncthreads();
 
-    Step step(warp, units);
+    KStep step(warp, channel_blocks);
     for (int first = warp; first < steps; first += kWarps * kBatch) {
       uint4 now[kBatch][S::kColumns];
 #pragma unroll
@@ -93,15 +93,15 @@ __global__ void __launch_bounds__(kThreads, 2)
         now[i / S::kColumns][i % S::kColumns] = next[i / S::kColumns][i % S::kColumns];
       load_batch();
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i, step.advance(kWarps, units)) {
+      for (int i = 0; i < kBatch; ++i, step.advance(kWarps, channel_blocks)) {
         if (step.tap >= p.taps) break;
-        const unsigned char* const x = x_rows + step.tap * pitch + step.unit * kStepRowBytes;
+        const unsigned char* const x = x_rows + step.tap * pitch + step.channel_block * kStepRowBytes;
 #pragma unroll
         for (int tile_row = 0; tile_row < S::kTiles; ++tile_row) {
-          const auto above = *reinterpret_cast<const uint4*>(x + x_at[tile_row][0]);
-          const auto below = *reinterpret_cast<const uint4*>(x + x_at[tile_row][1]);
+          const auto row_lo = *reinterpret_cast<const uint4*>(x + x_offset[tile_row][0]);
+          const auto row_hi = *reinterpret_cast<const uint4*>(x + x_offset[tile_row][1]);
 #pragma unroll
-          for (int j = 0; j < S::kColumns; ++j) multiply_step<T>(sum[tile_row][j], above, below, now[i][j]);
+          for (int j = 0; j < S::kColumns; ++j) multiply_step<T>(sum[tile_row][j], row_lo, row_hi, now[i][j]);
         }
       }
     }
@@ -114,27 +114,28 @@ __global__ void __launch_bounds__(kThreads, 2)
     for (int j = 0; j < S::kColumns; ++j) put_sums<S::kChannels>(tile[0].part[warp], sum[i][j], 16 * i, 8 * j);
   }
   __syncthreads();
-  finish_group<T, kThreads>(p, t, plan.group, place, tile[0]);
+  finish_group<T, kThreads>(p, t, plan.group, range, tile[0]);
 }
 
 template <class S>
-Plan plan_of(const Problem& p) {
-  Plan plan{.group = plan_group(p, S::kChannels, S::kPositions)};
+MmaGroupPlan plan_of(const Problem& p) {
+  MmaGroupPlan plan{.group = plan_group(p, S::kChannels, S::kPositions)};
   plan.rows = plan.group.samples * (p.l + p.taps - 1);
-  plan.units = std::min(ceil_div(p.c, kStepChannels), kMostXBytes / kStepRowBytes / plan.rows - 1);
+  plan.channel_blocks = std::min(ceil_div(p.c, kStepChannels), kMostXBytes / kStepRowBytes / plan.rows - 1);
   return plan;
 }
 
 template <class S>
 void add_plan(const Problem& p, const char* name, std::vector<KernelPlan<Block>>& plans) {
-  const Plan plan = plan_of<S>(p);
+  const MmaGroupPlan plan = plan_of<S>(p);
   if (plan.group.ranks == 0) return;
   plans.push_back({.name = name, .bind = [=](const Block::Tensors& t, void*) {
-                     const LaunchConfig config{.grid = plan.group.blocks(p),
-                                               .block = kThreads,
-                                               .dynamic_smem = std::size_t{1} * plan.rows * x_pitch(plan.units),
-                                               .cluster = static_cast<unsigned>(plan.group.ranks),
-                                               .overlaps_previous = true};
+                     const LaunchConfig config{
+                         .grid = plan.group.blocks(p),
+                         .block = kThreads,
+                         .dynamic_smem = std::size_t{1} * plan.rows * x_pitch(plan.channel_blocks),
+                         .cluster = static_cast<unsigned>(plan.group.ranks),
+                         .overlaps_previous = true};
                      const auto bind = [&]<class T>(T) {
                        const auto kernel = whole_rows(p, t.x_rest) ? conv1d_block_v03_kernel<T, true, S>
                                                                    : conv1d_block_v03_kernel<T, false, S>;

@@ -21,39 +21,41 @@ constexpr int kBatch = 4;  // steps whose weights a lane loads ahead
 constexpr int kMostXBytes = 64 << 10;
 
 // Positions of a block: all of some samples, or some of one sample. Positions are counted within a phase.
-struct Plan {
-  int phases;   // 2 of a transposed convolution
-  int length;   // positions of a sample in a phase
-  int step;     // rows of x from one position to the next
-  int samples;  // of a block
-  int each;     // positions of a sample in a block
-  int rows;     // of x for these positions, of each sample
-  int units;    // of 32 channels that are in shared memory at a time
+struct PositionPlan {
+  int phases;                // 2 of a transposed convolution
+  int length;                // positions of a sample in a phase
+  int step;                  // rows of x from one position to the next
+  int samples;               // of a block
+  int positions_per_sample;  // in a block
+  int rows;                  // of x for these positions, of each sample
+  int channel_blocks;        // of 32 channels each, in shared memory at a time
 };
 
 template <class S>
-Plan plan_of(const Problem& p) {
-  Plan plan{.phases = p.transposed ? 2 : 1, .length = p.transposed ? p.l : p.out_l(), .step = p.stride2 ? 2 : 1};
-  plan.each = std::min(plan.length, S::kPositions);
-  plan.samples = std::min(p.n, S::kPositions / plan.each);
-  plan.rows = (plan.each - 1) * plan.step + p.terms();
-  plan.units = std::min(ceil_div(p.c, kStepChannels), kMostXBytes / kStepRowBytes / (plan.samples * plan.rows) - 1);
+PositionPlan plan_of(const Problem& p) {
+  PositionPlan plan{
+      .phases = p.transposed ? 2 : 1, .length = p.transposed ? p.l : p.out_l(), .step = p.stride2 ? 2 : 1};
+  plan.positions_per_sample = std::min(plan.length, S::kPositions);
+  plan.samples = std::min(p.n, S::kPositions / plan.positions_per_sample);
+  plan.rows = (plan.positions_per_sample - 1) * plan.step + p.terms();
+  plan.channel_blocks =
+      std::min(ceil_div(p.c, kStepChannels), kMostXBytes / kStepRowBytes / (plan.samples * plan.rows) - 1);
   return plan;
 }
 
 template <class T, bool kVectors, class S>
 __global__ void __launch_bounds__(kThreads, 2)
-    conv1d_fprop_v03_kernel(Problem p, Plan plan, XParts<T> parts, const T* weights, const float* bias,
+    conv1d_fprop_v03_kernel(Problem p, PositionPlan plan, XParts<T> parts, const T* weights, const float* bias,
                             const T* residual, T* y) {
   LADDER_DYN_SMEM(x_rows);  // [sample][row][channel] T
   LADDER_SHARED(float2, part_pairs, [kWarps][S::kPositions * S::kChannels / 2]);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int pitch = x_pitch(plan.units);
+  const int pitch = x_pitch(plan.channel_blocks);
   const int first_channel = static_cast<int>(blockIdx.x) * S::kChannels;
   const int phase = static_cast<int>(blockIdx.y) % plan.phases;
-  const int parts_of_length = ceil_div(plan.length, plan.each);
-  const int first_position = static_cast<int>(blockIdx.y) / plan.phases % parts_of_length * plan.each;
+  const int parts_of_length = ceil_div(plan.length, plan.positions_per_sample);
+  const int first_position = static_cast<int>(blockIdx.y) / plan.phases % parts_of_length * plan.positions_per_sample;
   const int first_sample = static_cast<int>(blockIdx.y) / plan.phases / parts_of_length * plan.samples;
   // Term j of position q reads row q * step + row_of(j) of the block's rows of x, and tap tap_of(j) of w. The terms of
   // a transposed convolution go backwards through the rows.
@@ -69,26 +71,26 @@ __global__ void __launch_bounds__(kThreads, 2)
   for (int i = 0; i < S::kColumns; ++i) {
     w[i] = weights + min(first_channel + 8 * i + lane / 4, p.k - 1) * p.taps * p.c;
   }
-  int x_at[S::kTiles][2];
+  int x_offset[S::kTiles][2];
 #pragma unroll
   for (int i = 0; i < 2 * S::kTiles; ++i) {
     const int position = 8 * i + lane / 4;
-    const int sample = position / plan.each;
-    const int row = sample < plan.samples ? sample * plan.rows + position % plan.each * plan.step : 0;
-    x_at[i / 2][i % 2] = row * pitch + lane % 4 * kRunBytes;
+    const int sample = position / plan.positions_per_sample;
+    const int row = sample < plan.samples ? sample * plan.rows + position % plan.positions_per_sample * plan.step : 0;
+    x_offset[i / 2][i % 2] = row * pitch + lane % 4 * kRunBytes;
   }
 
   float sum[S::kTiles][S::kColumns][4] = {};
   ptx::grid_dependency_wait();
-  for (int c0 = 0; c0 < p.c; c0 += plan.units * kStepChannels) {
-    const int units = min(plan.units, ceil_div(p.c - c0, kStepChannels));
-    const int steps = p.terms() * units;
+  for (int c0 = 0; c0 < p.c; c0 += plan.channel_blocks * kStepChannels) {
+    const int channel_blocks = min(plan.channel_blocks, ceil_div(p.c - c0, kStepChannels));
+    const int steps = p.terms() * channel_blocks;
     uint4 next[kBatch][S::kColumns];
-    Step ahead(warp, units);
+    KStep ahead(warp, channel_blocks);
     const auto load_batch = [&] {
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i, ahead.advance(kWarps, units)) {
-        const int c = ahead.tap < p.terms() ? c0 + ahead.unit * kStepChannels + lane % 4 * kRun<T> : p.c;
+      for (int i = 0; i < kBatch; ++i, ahead.advance(kWarps, channel_blocks)) {
+        const int c = ahead.tap < p.terms() ? c0 + ahead.channel_block * kStepChannels + lane % 4 * kRun<T> : p.c;
 #pragma unroll
         for (int j = 0; j < S::kColumns; ++j) next[i][j] = load_w_run<kVectors>(p, w[j] + tap_of(ahead.tap) * p.c, c);
       }
@@ -97,7 +99,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 
     // Copy x's rows: all runs of 16 bytes of these channels.
     if (c0 > 0) __syncthreads();
-    const int runs = units * kStepChannels / kRun<T>;
+    const int runs = channel_blocks * kStepChannels / kRun<T>;
     for (int i = threadIdx.x; i < plan.samples * plan.rows * runs; i += kThreads) {
       const int row = i / runs;
       copy_x_run<kVectors>(x_rows + row * pitch + i % runs * kRunBytes, p, parts, first_sample + row / plan.rows,
@@ -107,7 +109,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     ptx::cp_async_wait<0>();
     __syncthreads();
 
-    Step step(warp, units);
+    KStep step(warp, channel_blocks);
     for (int first = warp; first < steps; first += kWarps * kBatch) {
       uint4 now[kBatch][S::kColumns];
 #pragma unroll
@@ -117,15 +119,15 @@ __global__ void __launch_bounds__(kThreads, 2)
       }
       load_batch();
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i, step.advance(kWarps, units)) {
+      for (int i = 0; i < kBatch; ++i, step.advance(kWarps, channel_blocks)) {
         if (step.tap >= p.terms()) break;
-        const unsigned char* const x = x_rows + row_of(step.tap) * pitch + step.unit * kStepRowBytes;
+        const unsigned char* const x = x_rows + row_of(step.tap) * pitch + step.channel_block * kStepRowBytes;
 #pragma unroll
         for (int tile = 0; tile < S::kTiles; ++tile) {
-          const auto above = *reinterpret_cast<const uint4*>(x + x_at[tile][0]);
-          const auto below = *reinterpret_cast<const uint4*>(x + x_at[tile][1]);
+          const auto row_lo = *reinterpret_cast<const uint4*>(x + x_offset[tile][0]);
+          const auto row_hi = *reinterpret_cast<const uint4*>(x + x_offset[tile][1]);
 #pragma unroll
-          for (int j = 0; j < S::kColumns; ++j) multiply_step<T>(sum[tile][j], above, below, now[i][j]);
+          for (int j = 0; j < S::kColumns; ++j) multiply_step<T>(sum[tile][j], row_lo, row_hi, now[i][j]);
         }
       }
     }
@@ -141,8 +143,8 @@ __global__ void __launch_bounds__(kThreads, 2)
   __syncthreads();
   for (int i = threadIdx.x; i < S::kPositions * S::kChannels; i += kThreads) {
     const int channel = first_channel + i % S::kChannels;
-    const int sample = i / S::kChannels / plan.each;
-    const int position = first_position + i / S::kChannels % plan.each;
+    const int sample = i / S::kChannels / plan.positions_per_sample;
+    const int position = first_position + i / S::kChannels % plan.positions_per_sample;
     if (channel >= p.k || sample >= plan.samples || first_sample + sample >= p.n || position >= plan.length) continue;
     const int o = position * plan.phases + phase;
     const int to = ((first_sample + sample) * p.out_l() + o) * p.k + channel;
@@ -156,12 +158,12 @@ __global__ void __launch_bounds__(kThreads, 2)
 
 template <class S>
 KernelPlan<Fprop> plan_named(const char* name, const Problem& p) {
-  const Plan plan = plan_of<S>(p);
-  const int tiles = plan.phases * ceil_div(plan.length, plan.each) * ceil_div(p.n, plan.samples);
+  const PositionPlan plan = plan_of<S>(p);
+  const int tiles = plan.phases * ceil_div(plan.length, plan.positions_per_sample) * ceil_div(p.n, plan.samples);
   const LaunchConfig config{
       .grid = dim3(static_cast<unsigned>(ceil_div(p.k, S::kChannels)), static_cast<unsigned>(tiles)),
       .block = kThreads,
-      .dynamic_smem = std::size_t{1} * plan.samples * plan.rows * x_pitch(plan.units),
+      .dynamic_smem = std::size_t{1} * plan.samples * plan.rows * x_pitch(plan.channel_blocks),
       .overlaps_previous = true};
   return {.name = name, .bind = [=](const Fprop::Tensors& t, void*) {
             const auto bind = [&]<class T>(T) {

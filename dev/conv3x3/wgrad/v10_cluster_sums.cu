@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int c0 = tile / 3 % tiles_c * kTileChannels;
   const int k0 = tile / 3 / tiles_c % tiles_k * kTileChannels;
   const int cluster_idx = tile / 3 / tiles_c / tiles_k;
-  const int begin = (cluster_idx * split.ranks + rank) * split.each;
-  const int count = min(split.each, num_patches(p) - begin);  // not above 0: nothing to add
+  const int begin = (cluster_idx * split.ranks + rank) * split.units_per_block;
+  const int count = min(split.units_per_block, num_patches(p) - begin);  // not above 0: nothing to add
   const bool sums_bias = dbias && c0 == 0 && r == 0;
 
   if (threadIdx.x == 0) {

@@ -58,8 +58,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int c0 = tile % tiles_c * kTileChannels;
   const int k0 = tile / tiles_c % tiles_k * kTileChannels;
   const int layer = tile / tiles_c / tiles_k;
-  const int begin = rank * split.each;
-  const int count = min(split.each, num_patches(p) - begin);  // not above 0: nothing to add
+  const int begin = rank * split.units_per_block;
+  const int count = min(split.units_per_block, num_patches(p) - begin);  // not above 0: nothing to add
   const bool sums_bias = p.bias && c0 == 0;
 
   if (threadIdx.x == 0) {
@@ -197,7 +197,8 @@ KernelPlan<WgradBatch> plan_of(const Problem& p, const char* name, int ranks) {
       layers.dbias[i] = t.dbias[i];
     }
     return bind_launch(conv3x3_wgrad_batch_v02_kernel<T>, config_of(p, ranks), p,
-                       ClusterSplit{.clusters = 1, .ranks = ranks, .each = ceil_div(num_patches(p), ranks)}, layers);
+                       ClusterSplit{.clusters = 1, .ranks = ranks, .units_per_block = ceil_div(num_patches(p), ranks)},
+                       layers);
   };
   return {.name = name, .bind = bind};
 }

@@ -38,7 +38,7 @@ KernelPlan<Dgrad> tile_plan(const Problem& p, const char* name, Split split) {
                                                                  : gemm_dgrad_v05_kernel<T, Tile, false>;
     const LaunchConfig config = {.grid = static_cast<unsigned>(num_tiles<Tile>(c)) * split.splits,
                                  .block = Tile::kThreads,
-                                 .dynamic_smem = Tile::smem_bytes(Stage<T, Tile>::kBytes, split.each),
+                                 .dynamic_smem = Tile::smem_bytes(Stage<T, Tile>::kBytes, split.units_per_split),
                                  .overlaps_previous = true};
     return with_reduce<T>(split,
                           bind_launch(kernel, config, p, split, static_cast<const T*>(t.dy), static_cast<const T*>(t.w),

@@ -34,7 +34,7 @@ KernelPlan<Fprop> tile_plan(const Problem& p, const char* name, Split split) {
     auto* const y = static_cast<T*>(t.y);
     const LaunchConfig config = {.grid = static_cast<unsigned>(num_tiles<Tile>(c)) * split.splits,
                                  .block = Tile::kThreads,
-                                 .dynamic_smem = Tile::smem_bytes(Stage<T, Tile>::kBytes, split.each),
+                                 .dynamic_smem = Tile::smem_bytes(Stage<T, Tile>::kBytes, split.units_per_split),
                                  .overlaps_previous = true};
     return with_parameter_type<T>(p.params16, [&](auto parameter) {
       using P = decltype(parameter);

@@ -30,8 +30,8 @@ __global__ void __launch_bounds__(Tile::kThreads, kMinBlocks<Tile, kVectors>)
   const int k0 = blockIdx.x % blocks_k * Tile::kBlockN;
   const int n0 = blockIdx.x / blocks_k % blocks_n * Tile::kBlockM;
   const int split_idx = blockIdx.x / blocks_k / blocks_n;
-  const int first = split_idx * split.each * kChunk;
-  const int end = min(p.m, first + split.each * kChunk);
+  const int first = split_idx * split.units_per_split * kChunk;
+  const int end = min(p.m, first + split.units_per_split * kChunk);
 
   DownColumns<Tile::kBlockM, Tile::kPitchM, kThreads, kVectors> a(dy, n0, p.n, p.m);
   DownColumns<Tile::kBlockN, Tile::kPitchN, kThreads, kVectors> b(x, k0, p.k, p.m);
@@ -101,7 +101,7 @@ std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
   return with_default<Wgrad>(
       {tile_plan<Square>(p, "128x128", choices[0].split), tile_plan<Tall>(p, "128x64", choices[1].split),
        tile_plan<Small>(p, "64x64", choices[2].split), tile_plan<Small>(p, "64x64 in two", halves(units)),
-       tile_plan<Small>(p, "64x64 in one", whole(units))},
+       tile_plan<Small>(p, "64x64 in one", unsplit(units))},
       fastest(choices));
 }
 

@@ -50,8 +50,8 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int k0 = blockIdx.x % blocks_k * kBlockN;
   const int n0 = blockIdx.x / blocks_k % blocks_n * kBlockM;
   const int split_idx = blockIdx.x / blocks_k / blocks_n;
-  const int first = split_idx * split.each * F::kChunk;
-  const int end = min(p.m, first + split.each * F::kChunk);
+  const int first = split_idx * split.units_per_split * F::kChunk;
+  const int end = min(p.m, first + split.units_per_split * F::kChunk);
   const int warp = threadIdx.x / 32;
   const int warp_m = warp % kWarpsM * kWarpM;
   const int warp_n = warp / kWarpsM * kWarpN;
@@ -166,7 +166,7 @@ std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
     const SplitPlan best = plan_split(double(p.n) * p.k, units, tiles,
                                       {.unit_ns = 400, .finish_ns = 300, .start_ns = 2000, .blocks_per_sm = 2});
     return {split_plan<T>(p, "rows split over blocks", best.split), split_plan<T>(p, "rows in two", halves(units)),
-            split_plan<T>(p, "rows in one piece", whole(units))};
+            split_plan<T>(p, "rows in one piece", unsplit(units))};
   });
 }
 

@@ -39,8 +39,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
   const int k0 = blockIdx.x % blocks_k * Tile::kBlockN;
   const int n0 = blockIdx.x / blocks_k % blocks_n * Tile::kBlockM;
   const int split_idx = blockIdx.x / blocks_k / blocks_n;
-  const int first = split_idx * split.each * kStepTerms<T>;
-  const int end = min(p.m, first + split.each * kStepTerms<T>);
+  const int first = split_idx * split.units_per_split * kStepTerms<T>;
+  const int end = min(p.m, first + split.units_per_split * kStepTerms<T>);
   const int num_steps = ceil_div(end - first, kStepTerms<T>);
 
   auto fetch = [&](int step) {
@@ -104,10 +104,11 @@ KernelPlan<Wgrad> tile_plan(const Problem& p, const char* name, Split split) {
   const auto bind = [p, split, count, bias_count](const Wgrad::Tensors& t, void* workspace) {
     auto* const partial = static_cast<float*>(workspace);
     auto* const dw = static_cast<T*>(t.dw);
-    const LaunchConfig config = {.grid = static_cast<unsigned>(num_tiles<Tile>(product(p))) * split.splits,
-                                 .block = Tile::kThreads,
-                                 .dynamic_smem = Tile::smem_bytes(Operands<T, Tile>::kStageBytes, split.each),
-                                 .overlaps_previous = true};
+    const LaunchConfig config = {
+        .grid = static_cast<unsigned>(num_tiles<Tile>(product(p))) * split.splits,
+        .block = Tile::kThreads,
+        .dynamic_smem = Tile::smem_bytes(Operands<T, Tile>::kStageBytes, split.units_per_split),
+        .overlaps_previous = true};
     return with_parameter_type<T>(p.params16, [&](auto parameter) {
       using P = decltype(parameter);
       const auto kernel = p.n % kRun<T> == 0 && p.k % kRun<T> == 0 ? gemm_wgrad_v05_kernel<T, P, Tile, true>
@@ -139,7 +140,7 @@ std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
         {tile_plan<T, Square>(p, "128x128", choices[0].split), tile_plan<T, Tall>(p, "128x64", choices[1].split),
          tile_plan<T, Flat>(p, "64x128", choices[2].split), tile_plan<T, Wide>(p, "64x192", choices[3].split),
          tile_plan<T, Small>(p, "64x64", choices[4].split), tile_plan<T, Small>(p, "64x64 in two", halves(steps)),
-         tile_plan<T, Small>(p, "64x64 in one", whole(steps))},
+         tile_plan<T, Small>(p, "64x64 in one", unsplit(steps))},
         fastest(choices));
   });
 }

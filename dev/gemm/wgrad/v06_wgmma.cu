@@ -44,8 +44,8 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   const int k0 = blockIdx.x % tiles_k * Tile::kColumns;
   const int n0 = blockIdx.x / tiles_k % tiles_n * Tile::kFeatures;
   const int split_idx = blockIdx.x / tiles_k / tiles_n;
-  const int first = split_idx * split.each;
-  const int count = min(split.each, ceil_div(p.m, kStepRows) - first);
+  const int first = split_idx * split.units_per_split;
+  const int count = min(split.units_per_split, ceil_div(p.m, kStepRows) - first);
   const bool sums_bias = dbias && k0 == 0;
 
   if (threadIdx.x == 0) {
@@ -199,7 +199,7 @@ std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
            tile_plan<T, BoxTile<1, 192>>(p, "64x192", choices[2].split),
            tile_plan<T, BoxTile<1, 128>>(p, "64x128", choices[3].split),
            tile_plan<T, Small>(p, "64x64", choices[4].split), tile_plan<T, Small>(p, "64x64 in two", halves(steps)),
-           tile_plan<T, Small>(p, "64x64 in one", ladder::whole(steps))},
+           tile_plan<T, Small>(p, "64x64 in one", ladder::unsplit(steps))},
           fastest(choices));
     } else {
       return {};

@@ -46,8 +46,8 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   const int k0 = tile % tiles_k * Tile::kColumns;
   const int n0 = tile / tiles_k % tiles_n * Tile::kFeatures;
   const int cluster_idx = tile / tiles_k / tiles_n;
-  const int first = (cluster_idx * split.ranks + rank) * split.each;
-  const int count = min(split.each, ceil_div(p.m, kStepRows) - first);  // 0 or less: nothing to add
+  const int first = (cluster_idx * split.ranks + rank) * split.units_per_block;
+  const int count = min(split.units_per_block, ceil_div(p.m, kStepRows) - first);  // 0 or less: nothing to add
   const bool sums_bias = dbias && k0 == 0;
 
   if (threadIdx.x == 0) {

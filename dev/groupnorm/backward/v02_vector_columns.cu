@@ -33,7 +33,8 @@ __global__ void __launch_bounds__(kWarps * 32)
 template <class T, int kWidth, class Act, class P>
 __global__ void __launch_bounds__(kColumnThreads, 2)
     groupnorm_backward_v02_dx_kernel(Problem p, Backward::Tensors t, PixelSplit split, const float2* group_sums) {
-  const int first_group = static_cast<int>(blockIdx.x) / split.parts / ceil_div(p.c, Tile<T, kWidth>::kChannels) * p.g;
+  const int first_group =
+      static_cast<int>(blockIdx.x) / split.parts / ceil_div(p.c, ChannelTile<T, kWidth>::kChannels) * p.g;
   write_columns<T, kWidth, Act, P>(p, t, split, [&](int group) { return group_sums[first_group + group]; });
 }
 

@@ -2,12 +2,12 @@
 //         dgamma and dbeta while this one is still writing dx.
 // Parent: v09 (v11 is retired: README).
 // Why:    a row is a pixel's channels of a chunk, and the L2 looks up a line for every row, best one of 128 bytes. v11
-//         has rows of 32 to 64 bytes, so its lookups are at 70 to 80 % of their peak; 16 blocks hold a chunk twice as
-//         wide. dx needs sums of groups only, which go to all blocks of the cluster. A channel's sums go to one block,
-//         which stores them in global memory, each beside a ready flag; the second kernel takes each as soon as it is
-//         there. Shared memory leaves an SM some 16 warps, so the exchange is kept short: the first warps alone add up
-//         and send, and the lanes of each warp split the received sums. mean, rstd, gamma and beta are loaded before x
-//         and dy, or they arrive after them. Limiter: memory in fp32; in 16-bit types issue slots.
+//         has rows of 32 to 64 bytes, so its lookups are close to their peak; 16 blocks hold a chunk twice as wide. dx
+//         needs sums of groups only, which go to all blocks of the cluster. A channel's sums go to one block, which
+//         stores them in global memory, each beside a ready flag; the second kernel takes each as soon as it is there.
+//         Shared memory leaves an SM some 16 warps, so the exchange is kept short: the first warps alone add up and
+//         send, and the lanes of each warp split the received sums. mean, rstd, gamma and beta are loaded before x and
+//         dy, or they arrive after them. Limiter: memory in fp32; in 16-bit types issue slots.
 // Needs:  what v09 does, but clusters of 16 where the card has them, and a private workspace of 16 bytes a channel of
 //         every image.
 

@@ -1,9 +1,9 @@
 // Idea:   persistent clusters load their next slab, an image's chunk of channels, while they write dx of this one.
 // Parent: v12.
-// Why:    v12's cluster starts when 16 blocks have ended, a microsecond after the first of them, and only then begins
+// Why:    v12's cluster starts when 16 blocks have ended, well after the first of them, and only then begins
 //         to load. A persistent cluster copies a step of its next slab over the same step of this slab as soon as it
-//         has read that: its warps hardly wait for memory. Limiter: no one thing. The 16 warps of an SM wait for each
-//         other for a quarter of the time; issue slots are busy for two thirds of it, the L2 for three quarters.
+//         has read that: its warps hardly wait for memory. Limiter: no one thing. The warps of an SM wait for each
+//         other, and neither its issue slots nor the L2 are full.
 // Needs:  what v12 does; 16-bit types, as v12 is as fast or faster in fp32; with `split` (x is two tensors), fp32
 //         parameters.
 //

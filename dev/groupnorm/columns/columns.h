@@ -15,7 +15,7 @@ namespace ladder::groupnorm {
 inline constexpr int kColumnThreads = 256;
 
 template <class T, int kWidth>  // kWidth: channels of a column
-struct Tile {
+struct ChannelTile {
   static_assert(kWidth == 1 || kWidth == kVector<T>);
   static constexpr int kColumns = kWidth == 1 ? 32 : 8;  // 8 vectors are a line of 128 bytes
   static constexpr int kRows = kColumnThreads / kColumns;
@@ -52,7 +52,7 @@ __device__ __forceinline__ void store_column(void* tensor, int offset, const flo
 // pixel's cache lines.
 template <class T, int kWidth>
 struct TileOffset {
-  using Extent = Tile<T, kWidth>;
+  using Extent = ChannelTile<T, kWidth>;
   int image, part, first_channel, c0, row;
 
   __device__ __forceinline__ TileOffset(const Problem& p, const PixelSplit& split) {
@@ -67,14 +67,14 @@ struct TileOffset {
 
 template <class T, int kWidth>
 unsigned column_blocks(const Problem& p, const PixelSplit& split) {
-  return static_cast<unsigned>(p.n) * split.parts * ceil_div(p.c, Tile<T, kWidth>::kChannels);
+  return static_cast<unsigned>(p.n) * split.parts * ceil_div(p.c, ChannelTile<T, kWidth>::kChannels);
 }
 
 // Adds up the pairs of the block's threads over the rows; a thread has a pair for each channel of its column. The order
 // of the additions is fixed. Returns the tile's sums [kChannels], visible to all threads.
 template <class T, int kWidth>
 __device__ __forceinline__ const float2* sum_rows(const float2 (&pairs)[kWidth]) {
-  using Extent = Tile<T, kWidth>;
+  using Extent = ChannelTile<T, kWidth>;
   LADDER_SHARED(float2, sums, [Extent::kRows][Extent::kChannels]);
   const int column = static_cast<int>(threadIdx.x) % Extent::kColumns * kWidth;
   __syncthreads();  // the sums of the last call have been read

@@ -11,7 +11,7 @@ namespace ladder::groupnorm {
 template <class T, int kWidth, class Act, class P = float>
 __device__ __forceinline__ void sum_columns(const Problem& p, const Backward::Tensors& t, const PixelSplit& split,
                                             float2* rows) {
-  using Extent = Tile<T, kWidth>;
+  using Extent = ChannelTile<T, kWidth>;
   const TileOffset<T, kWidth> tile(p, split);
   const bool inside = tile.c0 < p.c;
 
@@ -68,7 +68,7 @@ __device__ __forceinline__ float2 group_sum(const Problem& p, const Backward::Te
 template <class T, int kWidth, class Act, class P = float, class GroupSums>
 __device__ __forceinline__ void write_columns(const Problem& p, const Backward::Tensors& t, const PixelSplit& split,
                                               const GroupSums& group_sums) {
-  using Extent = Tile<T, kWidth>;
+  using Extent = ChannelTile<T, kWidth>;
   const TileOffset<T, kWidth> tile(p, split);
   if (tile.c0 >= p.c) return;
 

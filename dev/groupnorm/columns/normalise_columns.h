@@ -21,7 +21,7 @@ __device__ __forceinline__ void for_each_pixel(const Problem& p, const PixelSpli
   const int begin = tile.part * split.pixels_per_part;
   const int end = begin + pixels_of(p, split, tile.part);
 #pragma unroll 8
-  for (int pixel = begin + tile.row; pixel < end; pixel += Tile<T, kWidth>::kRows) {
+  for (int pixel = begin + tile.row; pixel < end; pixel += ChannelTile<T, kWidth>::kRows) {
     float values[kWidth];
     load_column<T>(x, (tile.image * p.h * p.w + pixel) * p.c + tile.c0, values);
     f(values);
@@ -53,7 +53,8 @@ __device__ __forceinline__ void store_moments(const Problem& p, const PixelSplit
                                               const TileOffset<T, kWidth>& tile, const float2* totals, float2* rows) {
   const auto count = static_cast<float>(pixels_of(p, split, tile.part));
   float2* const out = rows + static_cast<long long>(tile.image * split.parts + tile.part) * p.c + tile.first_channel;
-  for (int i = threadIdx.x; i < Tile<T, kWidth>::kChannels && tile.first_channel + i < p.c; i += kColumnThreads) {
+  for (int i = threadIdx.x; i < ChannelTile<T, kWidth>::kChannels && tile.first_channel + i < p.c;
+       i += kColumnThreads) {
     const Moments moments = moments_of(totals[i], count);
     out[i] = {moments.mean, moments.m2};
   }
@@ -94,7 +95,7 @@ __device__ __forceinline__ void write_columns(const Problem& p, const Forward::T
   const int begin = tile.part * split.pixels_per_part;
   const int end = begin + pixels_of(p, split, tile.part);
 #pragma unroll 4
-  for (int pixel = begin + tile.row; pixel < end; pixel += Tile<T, kWidth>::kRows) {
+  for (int pixel = begin + tile.row; pixel < end; pixel += ChannelTile<T, kWidth>::kRows) {
     const int offset = (tile.image * p.h * p.w + pixel) * p.c + tile.c0;
     float values[kWidth];
     load_column<T>(t.x, offset, values);

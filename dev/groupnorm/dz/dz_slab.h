@@ -54,11 +54,11 @@ struct DzOffset {
 };
 
 // Overwrites a thread's dy with dz, as the slab's two cp.async groups arrive, and adds up two sums of each channel: of
-// dz, and of dz * (x - mean). Calls also(x - mean) for each quad, including those past the thread's last pixel.
+// dz, and of dz * (x - mean). Calls visit(x - mean) for each quad, including those past the thread's last pixel.
 template <class T, class Act, class F>
 __device__ __forceinline__ void make_dz(const DzPlan& plan, const unsigned char* local_x, unsigned char* local_dz,
                                         const float (&mean)[kQuad], const float (&scale)[kQuad],
-                                        const float (&beta)[kQuad], float (&sums)[2 * kQuad], const F& also) {
+                                        const float (&beta)[kQuad], float (&sums)[2 * kQuad], const F& visit) {
   using Layout = SlabLayout<T>;
   int step_offset = 0;
   int steps_left = plan.first_steps;
@@ -91,7 +91,7 @@ __device__ __forceinline__ void make_dz(const DzPlan& plan, const unsigned char*
           sums[2 * i] += dz[i];
           sums[2 * i + 1] = fmaf(dz[i], centred[i], sums[2 * i + 1]);
         }
-        also(centred);
+        visit(centred);
         *reinterpret_cast<float4*>(local_dz + step_offset + s * Layout::kStepBytes) = {dz[0], dz[1], dz[2], dz[3]};
       }
     }

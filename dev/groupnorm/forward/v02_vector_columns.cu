@@ -16,7 +16,7 @@ namespace {
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kColumnThreads)
     groupnorm_forward_v02_kernel(Problem p, const void* x, PixelSplit full_image, float2* rows) {
-  using Extent = Tile<T, kWidth>;
+  using Extent = ChannelTile<T, kWidth>;
   const TileOffset<T, kWidth> tile(p, full_image);
   const auto count = static_cast<float>(p.h * p.w);
   const int column = tile.c0 - tile.first_channel;

@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kColumnThreads, 3)
 template <class T, int kWidth, class Act>
 __global__ void __launch_bounds__(kColumnThreads, 3)
     groupnorm_forward_v04_output_kernel(Problem p, Forward::Tensors t, PixelSplit split, const float2* rows) {
-  using Extent = Tile<T, kWidth>;
+  using Extent = ChannelTile<T, kWidth>;
   LADDER_SHARED(Normaliser, normalisers, [Extent::kChannels]);  // of the tile's groups, at most one a channel
   const TileOffset<T, kWidth> tile(p, split);
   const int channels_per_group = p.c / p.g;
@@ -55,8 +55,9 @@ __global__ void __launch_bounds__(kColumnThreads, 3)
 PixelSplit split_of(const Problem& p) {
   constexpr int kBlocksPerSm = 4;
   const bool vectors = whole_vectors(p);
-  const int rows = vectors ? Tile<float, 4>::kRows : Tile<float, 1>::kRows;
-  const int channels = vectors ? Tile<float, 4>::kColumns * 16 / size_of(p.dtype) : Tile<float, 1>::kChannels;
+  const int rows = vectors ? ChannelTile<float, 4>::kRows : ChannelTile<float, 1>::kRows;
+  const int channels =
+      vectors ? ChannelTile<float, 4>::kColumns * 16 / size_of(p.dtype) : ChannelTile<float, 1>::kChannels;
   const int full_images = p.n * ceil_div(p.c, channels);
   const int parts =
       std::clamp(kBlocksPerSm * backend::device().num_sms / full_images, 1, ceil_div(p.pixels(), 2 * rows));

@@ -12,11 +12,11 @@
 namespace ladder::groupnorm {
 namespace {
 
-template <class T, int kUnit, class Act>
+template <class T, int kSpan, class Act>
 __global__ void __launch_bounds__(512)
     groupnorm_forward_v05_kernel(Problem p, Forward::Tensors t, SlabPlan plan, int sums_bytes) {
   constexpr int kVec = kVector<T>;
-  constexpr int kUnits = kVec / kUnit;
+  constexpr int kSpans = kVec / kSpan;
   LADDER_DYN_SMEM(smem);
   const SlabOffset tile(p, plan, kVec);
   const auto* const x = static_cast<const T*>(t.x);
@@ -33,9 +33,9 @@ __global__ void __launch_bounds__(512)
   ptx::cp_async_commit();
 
   // Meanwhile load pivots and parameters.
-  const UnitGroups<kUnit> groups(p, tile, kVec);
+  const SpanGroups<kSpan> groups(p, tile, kVec);
   const T* const chunk = x + tile.image * p.h * p.w * p.c + tile.chunk_channel;
-  float pivots[kUnits];
+  float pivots[kSpans];
   float scale[kVec];
   float shift[kVec];
   load_pivots(groups, chunk, pivots);
@@ -43,23 +43,23 @@ __global__ void __launch_bounds__(512)
 
   // Sum the thread's vectors, then those of the block.
   ptx::cp_async_wait<0>();
-  float2 sums[kUnits] = {};
+  float2 sums[kSpans] = {};
 #pragma unroll 2
-  for (int i = 0; i < vectors; ++i) add_vector<T, kUnit>(local_vectors[i * threads], pivots, sums);
-  const float2* const statistics = slab_statistics<T, kUnit, false>(p, plan, tile, sums, smem);
+  for (int i = 0; i < vectors; ++i) add_vector<T, kSpan>(local_vectors[i * threads], pivots, sums);
+  const float2* const statistics = slab_statistics<T, kSpan, false>(p, plan, tile, sums, smem);
 
   // Normalise, and store.
   apply_statistics(statistics, groups, scale, shift);
 #pragma unroll 2
   for (int i = 0; i < vectors; ++i) {
     *reinterpret_cast<uint4*>(y + i * step) =
-        normalised<T, kUnit, Act>(local_vectors[i * threads], pivots, scale, shift);
+        normalised<T, kSpan, Act>(local_vectors[i * threads], pivots, scale, shift);
   }
   store_statistics(p, t, plan, tile, chunk, statistics);
 }
 
-// NOTE: a block has at most 227 KB of shared memory, for the slab and 8 bytes for each thread and unit. Units of one channel are
-// twice as many as units of two, so they get half the threads.
+// NOTE: a block has at most 227 KB of shared memory, for the slab and 8 bytes for each thread and span. Spans of one channel are
+// twice as many as spans of two, so they get half the threads.
 SlabPlan plan_of(const Problem& p) {
   return plan_slab(p, {.block_bytes = 192 << 10, .max_threads = p.channels_per_group() % 2 == 0 ? 512 : 256});
 }
@@ -75,8 +75,8 @@ void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
   const LaunchConfig config{.grid = slab_blocks(p, plan),
                             .block = static_cast<unsigned>(plan.threads()),
                             .dynamic_smem = sums_bytes + std::size_t{16} * plan.vectors_per_thread * plan.threads()};
-  dispatch_slab(p, [&](auto element, auto unit, auto act) {
-    ladder::launch(groupnorm_forward_v05_kernel<decltype(element), decltype(unit)::value, decltype(act)>, config,
+  dispatch_slab(p, [&](auto element, auto span, auto act) {
+    ladder::launch(groupnorm_forward_v05_kernel<decltype(element), decltype(span)::value, decltype(act)>, config,
                    stream, p, t, plan, sums_bytes);
   });
 }

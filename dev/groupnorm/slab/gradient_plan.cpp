@@ -57,9 +57,9 @@ GradientSlab plan_smem(const Problem& p) {
   for (int cluster = 1; cluster <= std::min(kMaxClusterBlocks, p.h * p.w); cluster *= 2) {
     // Skip clusters in which some block would have no pixels.
     if (ceil_div(p.h * p.w, ceil_div(p.h * p.w, cluster)) != cluster) continue;
-    for (int units = 1; units <= total; ++units) {
-      if (total % units != 0 || chunk_step * units / vector_of(p) > kSmemThreads) continue;
-      const GradientSlab slab = slab_of(p, chunk_step * units, cluster);
+    for (int steps = 1; steps <= total; ++steps) {
+      if (total % steps != 0 || chunk_step * steps / vector_of(p) > kSmemThreads) continue;
+      const GradientSlab slab = slab_of(p, chunk_step * steps, cluster);
       const double ns = slab_ns(p, slab);
       if (ns >= lowest) continue;
       best = slab;

@@ -6,35 +6,35 @@
 
 namespace ladder::groupnorm {
 
-// Groups of the units of the thread's channels, in the chunk.
-template <int kUnit>
-struct UnitGroups {
+// Groups of the spans of the thread's channels, in the chunk.
+template <int kSpan>
+struct SpanGroups {
   int channels_per_group;  // channels of a group
-  int first;               // group of the first unit
+  int first;               // group of the first span
   int into;                // channels of that group before it
 
-  __device__ __forceinline__ UnitGroups(const Problem& p, const SlabOffset& tile, int vector)
+  __device__ __forceinline__ SpanGroups(const Problem& p, const SlabOffset& tile, int vector)
       : channels_per_group(p.c / p.g),
         first(tile.column * vector / channels_per_group),
         into(tile.column * vector - first * channels_per_group) {}
 
-  // Without a division for each: a unit is at most a group.
-  __device__ __forceinline__ int of(int unit) const {
+  // Returns a span's group, without a division: a span is at most a group.
+  __device__ __forceinline__ int of(int span) const {
     int group = first;
-    for (int i = 1, channel = into + kUnit; i <= unit; ++i, channel += kUnit) {
+    for (int i = 1, channel = into + kSpan; i <= span; ++i, channel += kSpan) {
       if (channel >= channels_per_group) channel -= channels_per_group, ++group;
     }
     return group;
   }
 };
 
-// Loads the first element of each unit's group, the same for all blocks of a cluster. `chunk` points to the chunk's first channel
+// Loads the first element of each span's group, the same for all blocks of a cluster. `chunk` points to the chunk's first channel
 // of the image's first pixel.
-template <class T, int kUnit>
-__device__ __forceinline__ void load_pivots(const UnitGroups<kUnit>& groups, const T* chunk,
-                                            float (&pivots)[kVector<T> / kUnit]) {
+template <class T, int kSpan>
+__device__ __forceinline__ void load_pivots(const SpanGroups<kSpan>& groups, const T* chunk,
+                                            float (&pivots)[kVector<T> / kSpan]) {
 #pragma unroll
-  for (int i = 0; i < kVector<T> / kUnit; ++i) pivots[i] = to_float(chunk[groups.of(i) * groups.channels_per_group]);
+  for (int i = 0; i < kVector<T> / kSpan; ++i) pivots[i] = to_float(chunk[groups.of(i) * groups.channels_per_group]);
 }
 
 // Loads gamma into scale and beta into shift, of channels from `channel` on.
@@ -50,40 +50,40 @@ __device__ __forceinline__ void load_parameters(const Forward::Tensors& t, int c
   }
 }
 
-// Adds a vector's elements, about their pivots, to the sums of their units.
-template <class T, int kUnit>
-__device__ __forceinline__ void add_vector(const uint4& bits, const float (&pivots)[kVector<T> / kUnit],
-                                           float2 (&sums)[kVector<T> / kUnit]) {
+// Adds a vector's elements, about their pivots, to the sums of their spans.
+template <class T, int kSpan>
+__device__ __forceinline__ void add_vector(const uint4& bits, const float (&pivots)[kVector<T> / kSpan],
+                                           float2 (&sums)[kVector<T> / kSpan]) {
   float values[kVector<T>];
   unpack<T>(bits, values);
 #pragma unroll
   for (int i = 0; i < kVector<T>; ++i) {
-    const float shifted = values[i] - pivots[i / kUnit];
-    sums[i / kUnit].x += shifted;
-    sums[i / kUnit].y = fmaf(shifted, shifted, sums[i / kUnit].y);
+    const float shifted = values[i] - pivots[i / kSpan];
+    sums[i / kSpan].x += shifted;
+    sums[i / kSpan].y = fmaf(shifted, shifted, sums[i / kSpan].y);
   }
 }
 
 // Turns gamma and beta into scale and shift of x - pivot: y = act((x - pivot) * scale + shift).
-template <int kUnit, int kVec>
-__device__ __forceinline__ void apply_statistics(const float2* statistics, const UnitGroups<kUnit>& groups,
+template <int kSpan, int kVec>
+__device__ __forceinline__ void apply_statistics(const float2* statistics, const SpanGroups<kSpan>& groups,
                                                  float (&scale)[kVec], float (&shift)[kVec]) {
 #pragma unroll
   for (int i = 0; i < kVec; ++i) {
-    const float2 group = statistics[groups.of(i / kUnit)];
+    const float2 group = statistics[groups.of(i / kSpan)];
     scale[i] *= group.y;
     shift[i] = fmaf(-group.x, scale[i], shift[i]);
   }
 }
 
-template <class T, int kUnit, class Act>
-__device__ __forceinline__ uint4 normalised(const uint4& bits, const float (&pivots)[kVector<T> / kUnit],
+template <class T, int kSpan, class Act>
+__device__ __forceinline__ uint4 normalised(const uint4& bits, const float (&pivots)[kVector<T> / kSpan],
                                             const float (&scale)[kVector<T>], const float (&shift)[kVector<T>]) {
   float values[kVector<T>];
   unpack<T>(bits, values);
 #pragma unroll
   for (int i = 0; i < kVector<T>; ++i) {
-    values[i] = Act::value(fmaf(values[i] - pivots[i / kUnit], scale[i], shift[i]));
+    values[i] = Act::value(fmaf(values[i] - pivots[i / kSpan], scale[i], shift[i]));
   }
   return pack<T>(values);
 }
@@ -101,7 +101,7 @@ __device__ __forceinline__ void store_statistics(const Problem& p, const Forward
   }
 }
 
-// Calls f(T{}, unit, Act{}), unit.value being kUnit.
+// Calls f(T{}, span, Act{}), span.value being kSpan.
 template <class F>
 void dispatch_slab(const Problem& p, F&& f) {
   dispatch_types(p, [&](auto element, auto act) {

@@ -1,8 +1,8 @@
 // Mean and rstd of a slab's groups (slab.h), from the sums of its threads; shared by v05 and v06.
 //
-// A thread adds up x - pivot and its square not for each channel but for each unit: kUnit neighbouring channels of one
-// group, 2 if groups have an even number of channels. The threads store their units in shared memory, teams of lanes
-// add up the units of a group in a fixed order, and the blocks of a cluster exchange these sums.
+// A thread adds up x - pivot and its square not for each channel but for each span: kSpan neighbouring channels of one
+// group, 2 if groups have an even number of channels. The threads store their spans in shared memory, teams of lanes
+// add up the spans of a group in a fixed order, and the blocks of a cluster exchange these sums.
 #pragma once
 
 #include "core/occupancy.h"
@@ -13,15 +13,15 @@
 
 namespace ladder::groupnorm {
 
-// Shared memory of the sums, in this order: units [channels / kUnit][pitch], partial sums of the cluster's blocks [8][groups],
+// Shared memory of the sums, in this order: spans [channels / kSpan][pitch], partial sums of the cluster's blocks [8][groups],
 // statistics [groups]. The pitch is odd for fewer bank conflicts.
-__host__ __device__ inline int unit_pitch(const SlabPlan& plan) { return plan.rows() | 1; }
+__host__ __device__ inline int span_pitch(const SlabPlan& plan) { return plan.rows() | 1; }
 __host__ __device__ inline int slab_groups(const Problem& p, const SlabPlan& plan) {
   return plan.channels / (p.c / p.g);
 }
 inline std::size_t slab_sums_bytes(const Problem& p, const SlabPlan& plan) {
-  const int unit = p.channels_per_group() % 2 == 0 ? 2 : 1;
-  return sizeof(float2) * (plan.channels / unit * unit_pitch(plan) + (kMaxClusterBlocks + 1) * slab_groups(p, plan));
+  const int span = p.channels_per_group() % 2 == 0 ? 2 : 1;
+  return sizeof(float2) * (plan.channels / span * span_pitch(plan) + (kMaxClusterBlocks + 1) * slab_groups(p, plan));
 }
 
 // Position of a block and its thread. Neighbouring clusters take neighbouring chunks of an image.
@@ -52,17 +52,17 @@ __device__ __forceinline__ int team_of(int threads, int groups) {
   return team;
 }
 
-// Adds up the sums of units of all threads of the block and its cluster. Returns an array in shared memory with (mean less
+// Adds up the sums of spans of all threads of the block and its cluster. Returns an array in shared memory with (mean less
 // pivot, rstd) of each group of the chunk, which all threads may read.
-template <class T, int kUnit, bool kCluster>
+template <class T, int kSpan, bool kCluster>
 __device__ __forceinline__ const float2* slab_statistics(const Problem& p, const SlabPlan& plan, const SlabOffset& tile,
-                                                         const float2 (&sums)[kVector<T> / kUnit],
+                                                         const float2 (&sums)[kVector<T> / kSpan],
                                                          unsigned char* smem) {
-  constexpr int kUnits = kVector<T> / kUnit;
+  constexpr int kSpans = kVector<T> / kSpan;
   const int groups = slab_groups(p, plan);
-  const int pitch = unit_pitch(plan);
-  auto* const units = reinterpret_cast<float2*>(smem);
-  float2* const partial = units + plan.channels / kUnit * pitch;
+  const int pitch = span_pitch(plan);
+  auto* const spans = reinterpret_cast<float2*>(smem);
+  float2* const partial = spans + plan.channels / kSpan * pitch;
   float2* const statistics = partial + kMaxClusterBlocks * groups;
   const float inverse_m = 1.0f / static_cast<float>(p.h * p.w * (p.c / p.g));
   const auto finish = [&](float2 sum) {
@@ -72,12 +72,12 @@ __device__ __forceinline__ const float2* slab_statistics(const Problem& p, const
   };
 
 #pragma unroll
-  for (int i = 0; i < kUnits; ++i) units[(tile.column * kUnits + i) * pitch + tile.row] = sums[i];
+  for (int i = 0; i < kSpans; ++i) spans[(tile.column * kSpans + i) * pitch + tile.row] = sums[i];
   __syncthreads();
 
   const int team = team_of(plan.threads(), groups);
   const int lane = static_cast<int>(threadIdx.x) % team;
-  const int group_units = p.c / p.g / kUnit;
+  const int group_spans = p.c / p.g / kSpan;
   if constexpr (kCluster) {
     if (plan.cluster > 1) ptx::cluster_wait();  // all of the cluster's blocks have started
   }
@@ -85,9 +85,9 @@ __device__ __forceinline__ const float2* slab_statistics(const Problem& p, const
     const int group = first + static_cast<int>(threadIdx.x) / team;
     float2 sum{0, 0};
     if (group < groups) {
-      for (int i = lane; i < group_units << plan.log_rows; i += team) {
-        const int unit = group * group_units + (i >> plan.log_rows);
-        const float2 term = units[unit * pitch + (i & (plan.rows() - 1))];
+      for (int i = lane; i < group_spans << plan.log_rows; i += team) {
+        const int span = group * group_spans + (i >> plan.log_rows);
+        const float2 term = spans[span * pitch + (i & (plan.rows() - 1))];
         sum.x += term.x, sum.y += term.y;
       }
     }

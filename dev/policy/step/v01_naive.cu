@@ -48,8 +48,8 @@ __global__ void __launch_bounds__(kThreads)
   barrier.sync();
 
 #pragma unroll 1
-  for (int at = 0; at < network.count; ++at) {
-    const Stage& stage = network.stages[at];
+  for (int stage_idx = 0; stage_idx < network.count; ++stage_idx) {
+    const Stage& stage = network.stages[stage_idx];
     const conv1d::Problem conv = stage.convolution(p.n);
     const Input<T> input = input_of(network, stage, p.n, sample, values);
     T* const value = values + static_cast<std::int64_t>(p.n) * stage.value;
@@ -59,10 +59,10 @@ __global__ void __launch_bounds__(kThreads)
     // Convolve. The last stage's output is the network's, from which the scheduler makes the next x.
     for (int i = thread; i < p.n * length * channels; i += threads) {
       const int k = i % channels;
-      const float h =
-          t.vectors[stage.bias + k] + conv1d::one_output(conv, input.x, input.rest, input.own, weights + stage.weights,
-                                                         i / channels / length, i / channels % length, k);
-      if (at == network.count - 1) {
+      const float h = t.vectors[stage.bias + k] + conv1d::one_output(conv, input.x, input.x_rest, input.split,
+                                                                     weights + stage.weights, i / channels / length,
+                                                                     i / channels % length, k);
+      if (stage_idx == network.count - 1) {
         t.x[i] = next_x(t.table[step], t.x[i], h, t.noise[i]);
       } else if (stage.groups == 0) {
         value[i] = from_float<T>(h);
@@ -74,39 +74,39 @@ __global__ void __launch_bounds__(kThreads)
     if (stage.groups == 0) continue;
 
     // Normalise h, apply Mish and FiLM and add the residual: the stage's value.
-    const Stage& before = network.stages[max(at - 1, 0)];
+    const Stage& before = network.stages[max(stage_idx - 1, 0)];
     const Input<T> skipped = input_of(network, before, p.n, sample, values);
     const int width = channels / stage.groups;
     const int count = width * length;
     for (int group = thread / 32; group < p.n * stage.groups; group += threads / 32) {
       const int n = group / stage.groups;
       const int k0 = group % stage.groups * width;
-      const auto place = [&](int i) { return (n * length + i / width) * channels + k0 + i % width; };
+      const auto offset_of = [&](int i) { return (n * length + i / width) * channels + k0 + i % width; };
       float sum = 0;
-      for (int i = lane; i < count; i += 32) sum += workspace.h[place(i)];
+      for (int i = lane; i < count; i += 32) sum += workspace.h[offset_of(i)];
       const float mean = sum_over_lanes(sum) / static_cast<float>(count);
       float squares = 0;
       for (int i = lane; i < count; i += 32) {
-        const float deviation = workspace.h[place(i)] - mean;
+        const float deviation = workspace.h[offset_of(i)] - mean;
         squares += deviation * deviation;
       }
       const float rstd = 1.0f / sqrtf(sum_over_lanes(squares) / static_cast<float>(count) + conv1d::kEpsilon);
 
       for (int i = lane; i < count; i += 32) {
         const int k = k0 + i % width;
-        const float xhat = (workspace.h[place(i)] - mean) * rstd;
+        const float xhat = (workspace.h[offset_of(i)] - mean) * rstd;
         float v = Mish::value(fmaf(t.vectors[stage.gamma() + k], xhat, t.vectors[stage.beta() + k]));
         if (stage.film != kNone) {
           v = fmaf(film_at(network, t, step, n, stage.film + k), v,
                    film_at(network, t, step, n, stage.film + channels + k));
         }
-        if (stage.residual == Residual::identity) v += skipped.at(n * length + i / width, k);
+        if (stage.residual == Residual::identity) v += skipped.load(n * length + i / width, k);
         if (stage.residual == Residual::convolution) {
           v += t.vectors[stage.residual_bias + k] +
-               conv1d::one_output(before.widened(p.n, channels), skipped.x, skipped.rest, skipped.own,
+               conv1d::one_output(before.widened(p.n, channels), skipped.x, skipped.x_rest, skipped.split,
                                   weights + stage.residual_weights, n, i / width, k);
         }
-        value[place(i)] = from_float<T>(v);
+        value[offset_of(i)] = from_float<T>(v);
       }
     }
     barrier.sync();

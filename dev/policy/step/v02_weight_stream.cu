@@ -1,4 +1,4 @@
-// Idea:   a block computes its share of a stage's channels for all positions: a warp streams an output channel's
+// Idea:   a block computes some of a stage's channels for all positions: a warp streams an output channel's
 //         weights in sixteen bytes a lane, against the stage's whole input in shared memory. Each block makes that
 //         input for itself out of the previous stage's sums: statistics, normalisation, Mish, FiLM and residual come
 //         while it loads.
@@ -54,7 +54,7 @@ __device__ __forceinline__ void sum_row(const conv1d::Problem& conv, const T* ro
   }
 }
 
-// Compute the block's share of the output channels; one thread calls emit(o, k, sum) for each output. Where there are
+// Compute the block's output channels; one thread calls emit(o, k, sum) for each output. Where there are
 // fewer channels than warps, several warps share a channel.
 template <int kPositions, int kWidth, class T, class Emit>
 __device__ __forceinline__ void convolve(const conv1d::Problem& conv, const T* weights, const T* input, float* partial,
@@ -124,15 +124,15 @@ __global__ void __launch_bounds__(kThreads, 1)
   ptx::grid_dependency_wait();
   const Pass<T> pass{network, t, buffers, p.n, *t.step};
 #pragma unroll 1
-  for (int at = 0; at < network.count; ++at) {
-    const Stage& stage = network.stages[at];
-    const bool is_last = at == network.count - 1;
+  for (int stage_idx = 0; stage_idx < network.count; ++stage_idx) {
+    const Stage& stage = network.stages[stage_idx];
+    const bool is_last = stage_idx == network.count - 1;
 #pragma unroll 1
     for (int sample = 0; sample < p.n; ++sample) {
-      make_input<kThreads>(pass, at, sample, input, h, statistics);
+      make_input<kThreads>(pass, stage_idx, sample, input, h, statistics);
       __syncthreads();
 
-      float* const to = pass.of(buffers.h, at, sample);
+      float* const to = pass.of(buffers.h, stage_idx, sample);
       convolve_stage(stage.convolution(1), weights + stage.weights, input, partial, [&](int o, int k, float sum) {
         const float value = sum + t.vectors[stage.bias + k];
         const int i = o * stage.k + k;
@@ -140,12 +140,12 @@ __global__ void __launch_bounds__(kThreads, 1)
           to[i] = value;
           return;
         }
-        const int place = sample * stage.out_l() * stage.k + i;
-        t.x[place] = next_x(t.table[pass.step], t.x[place], value, t.noise[place]);
+        const int x_idx = sample * stage.out_l() * stage.k + i;
+        t.x[x_idx] = next_x(t.table[pass.step], t.x[x_idx], value, t.noise[x_idx]);
       });
-      const Stage& next = network.stages[min(at + 1, network.count - 1)];
+      const Stage& next = network.stages[min(stage_idx + 1, network.count - 1)];
       if (!is_last && next.residual == Residual::convolution) {
-        float* const residual = pass.of(buffers.residual, at + 1, sample);
+        float* const residual = pass.of(buffers.residual, stage_idx + 1, sample);
         convolve_stage(
             stage.widened(1, next.k), weights + next.residual_weights, input, partial,
             [&](int o, int k, float sum) { residual[o * next.k + k] = sum + t.vectors[next.residual_bias + k]; });

@@ -31,41 +31,41 @@ constexpr int kThreads = 32 + kWorkers;
 constexpr int kOutputLanes = 16;  // lanes that add the warps' sums of an output
 constexpr int kFewSets = 6;       // sets of weights in an entry of the ring: up to 5 taps, and a residual convolution
 constexpr int kMoreSets = 8;
-constexpr int kNoUnit = 1 << 20;  // no unit has this number
+constexpr int kNoKBlock = 1 << 20;  // no K block has this number
 constexpr std::size_t kCounterBytes = 256;
 static_assert(kOutputLanes == kWarps);
 
-struct Plan {
-  Sharing sharing[kMaxStages] = {};
-  // Number of stages whose weights the L2 has been asked for when a stage begins.
-  std::uint8_t asked[kMaxStages] = {};
-  std::uint64_t whole = 0;  // a bit for each stage: Share::whole
-  int input_bytes = 0;      // of shared memory, behind the ring
-  int sums_bytes = 0;       // of shared memory, behind the input
+struct RingPlan {
+  WorkSplit work_split[kMaxStages] = {};
+  // Number of stages whose weights the L2 has been asked for at the start of a stage.
+  std::uint8_t l2_prefetch_end[kMaxStages] = {};
+  std::uint64_t full = 0;  // a bit for each stage: ChannelRange::full
+  int input_bytes = 0;     // of shared memory, after the ring
+  int sums_bytes = 0;      // of shared memory, after the input
 };
 
-// Layout of a warp's sums of one stage in shared memory: [set][position of the input][column].
-struct SumsPlace {
+// Layout of a warp's partial sums of one stage in shared memory: [set][position of the input][column].
+struct PartialSumsLayout {
   int length;
   int column_bits;
   int columns;  // 2, 4 or 8: the output channels of a tile
   int of_warp;  // floats of a warp; the sixteen warps' sums of an output lie two banks apart
 
-  __host__ __device__ SumsPlace(const Stage& stage, int sets, int channels)
+  __host__ __device__ PartialSumsLayout(const Stage& stage, int sets, int channels)
       : length(stage.l),
         column_bits(channels > 4   ? 3
                     : channels > 2 ? 2
                                    : 1),
         columns(1 << column_bits),
         of_warp((sets * length << column_bits) + 2) {}
-  __host__ __device__ int at(int set, int position) const { return (set * length + position) << column_bits; }
+  __host__ __device__ int offset_of(int set, int position) const { return (set * length + position) << column_bits; }
 };
 
-// Prefetch the block's share of floats that all blocks will read into the L2, by one thread.
+// Prefetch the block's part of floats that all blocks will read into the L2, by one thread.
 __device__ __forceinline__ void prefetch_floats(const float* from, int count) {
-  const int each = ceil_div(count, 4 * static_cast<int>(gridDim.x)) * 4;
-  const int begin = min(static_cast<int>(blockIdx.x) * each, count / 4 * 4);
-  const int end = min(begin + each, count / 4 * 4);
+  const int floats_per_block = ceil_div(count, 4 * static_cast<int>(gridDim.x)) * 4;
+  const int begin = min(static_cast<int>(blockIdx.x) * floats_per_block, count / 4 * 4);
+  const int end = min(begin + floats_per_block, count / 4 * 4);
   if (begin < end && reinterpret_cast<std::uintptr_t>(from) % 16 == 0) {
     ptx::prefetch_l2(from + begin, static_cast<unsigned>(end - begin) * 4);
   }
@@ -74,25 +74,25 @@ __device__ __forceinline__ void prefetch_floats(const float* from, int count) {
 template <class T, int kSets>
 __global__ void __launch_bounds__(kThreads, 1)
     policy_step_v03_kernel(Problem p, const __grid_constant__ Network network, Step::Tensors t,
-                           const __grid_constant__ Plan plan, unsigned* counter, Buffers<T> buffers) {
+                           const __grid_constant__ RingPlan plan, unsigned* counter, Buffers<T> buffers) {
   using Ring = WeightRing<T, kWarps, kSets>;
   LADDER_SHARED(float2, warp_sums, [kWarps]);
-  LADDER_SHARED(Share, shares, [kMaxStages]);
+  LADDER_SHARED(ChannelRange, ranges, [kMaxStages]);
   LADDER_DYN_SMEM(smem);
   unsigned char* const input = smem + Ring::kBytes;  // [position][channel] T
   auto* const sums = reinterpret_cast<float*>(input + plan.input_bytes);
   const int worker = static_cast<int>(threadIdx.x) - 32;  // negative in the warp that waits
-  const int warp = worker >= 0 ? worker / 32 : kNoUnit;
+  const int warp = worker >= 0 ? worker / 32 : kNoKBlock;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const auto* const weights = static_cast<const T*>(t.weights);
   ptx::GridBarrier barrier(counter);
 
   for (int i = static_cast<int>(threadIdx.x); i < network.count; i += kThreads) {
-    shares[i] = share_of(network, i, (plan.whole >> i & 1) != 0);
+    ranges[i] = channel_range_of(network, i, (plan.full >> i & 1) != 0);
   }
   __syncthreads();
   if (threadIdx.x == 0) {
-    prefetch_weights(weights, shares, 0, plan.asked[0]);
+    prefetch_weights(weights, ranges, 0, plan.l2_prefetch_end[0]);
     prefetch_floats(t.vectors, network.vectors);
   }
 
@@ -102,76 +102,77 @@ __global__ void __launch_bounds__(kThreads, 1)
     prefetch_floats(t.film_table + pass.step * std::int64_t{network.film_row}, network.film_row);
     prefetch_floats(t.film, p.n * network.film_row);
   }
-  Ring ring(weights, shares, network.count, p.n, smem, warp);
+  Ring ring(weights, ranges, network.count, p.n, smem, warp);
 #pragma unroll 1
-  for (int at = 0; at < network.count; ++at) {
-    const Stage& stage = network.stages[at];
-    const bool is_last = at == network.count - 1;
-    const int units = units_of(stage);
-    const int pitch = conv1d::x_pitch(units);
+  for (int stage_idx = 0; stage_idx < network.count; ++stage_idx) {
+    const Stage& stage = network.stages[stage_idx];
+    const bool is_last = stage_idx == network.count - 1;
+    const int k_blocks = k_blocks_of(stage);
+    const int pitch = conv1d::x_pitch(k_blocks);
 #pragma unroll 1
     for (int sample = 0; sample < p.n; ++sample) {
       // Make the input. Data that does not depend on the previous stage is loaded before the wait.
       T* const rows = reinterpret_cast<T*>(input);
       const int row_elements = pitch / static_cast<int>(sizeof(T));
-      make_other_channels<kWorkers>(pass, plan.sharing[at].runs, at, sample, worker, rows, row_elements,
-                                    units * conv1d::kStepChannels);
+      load_skip_channels<kWorkers>(pass, plan.work_split[stage_idx].runs, stage_idx, sample, worker, rows, row_elements,
+                                   k_blocks * conv1d::kStepChannels);
       const auto wait = [&] {
         if (sample == 0) barrier.wait();
       };
-      const Sharing& sharing = plan.sharing[max(at - 1, 0)];
-      if (at > 0 && sharing.quads && sharing.holds(kFewHeld)) {
-        make_own_channels<kWarps, kQuad, kFewHeld>(pass, sharing, at, sample, worker, rows, row_elements, warp_sums,
-                                                   wait);
-      } else if (at > 0 && sharing.quads) {
-        make_own_channels<kWarps, kQuad, kMostHeld>(pass, sharing, at, sample, worker, rows, row_elements, warp_sums,
-                                                    wait);
-      } else if (at > 0) {
-        make_own_channels<kWarps, 1, kMostHeld>(pass, sharing, at, sample, worker, rows, row_elements, warp_sums, wait);
+      const WorkSplit& work_split = plan.work_split[max(stage_idx - 1, 0)];
+      if (stage_idx > 0 && work_split.quads && work_split.holds(kSmallThreadPositions)) {
+        normalize_previous_stage<kWarps, kQuad, kSmallThreadPositions>(pass, work_split, stage_idx, sample, worker,
+                                                                       rows, row_elements, warp_sums, wait);
+      } else if (stage_idx > 0 && work_split.quads) {
+        normalize_previous_stage<kWarps, kQuad, kMaxThreadPositions>(pass, work_split, stage_idx, sample, worker, rows,
+                                                                     row_elements, warp_sums, wait);
+      } else if (stage_idx > 0) {
+        normalize_previous_stage<kWarps, 1, kMaxThreadPositions>(pass, work_split, stage_idx, sample, worker, rows,
+                                                                 row_elements, warp_sums, wait);
       }
       __syncthreads();
 
       if (threadIdx.x == 0 && sample == 0 && !is_last) {
-        prefetch_weights(weights, shares, plan.asked[at], plan.asked[at + 1]);
+        prefetch_weights(weights, ranges, plan.l2_prefetch_end[stage_idx], plan.l2_prefetch_end[stage_idx + 1]);
       }
-      const Share share = shares[at];
-      const int sets = share.taps + (share.residual_weights != kNone ? 1 : 0);
+      const ChannelRange range = ranges[stage_idx];
+      const int sets = range.taps + (range.residual_weights != kNone ? 1 : 0);
 #pragma unroll 1
-      for (int first = share.begin; first < share.end; first += kColumns) {
-        const int channels = min(share.end - first, kColumns);
-        const SumsPlace place(stage, sets, channels);
+      for (int first = range.begin; first < range.end; first += kColumns) {
+        const int channels = min(range.end - first, kColumns);
+        const PartialSumsLayout layout(stage, sets, channels);
 
         // Multiply 16 positions with 8 channels of each tap. Positions past the last load the last row; their products
         // are not used.
 #pragma unroll 1
-        for (int position = 0; position < stage.l && warp < units; position += kRows) {
-          const int above = position + lane / 4;
+        for (int position = 0; position < stage.l && warp < k_blocks; position += kRows) {
+          const int row_lo = position + lane / 4;
           const bool two_halves = stage.l - position > kRows / 2;
           const unsigned char* const x = input + lane % 4 * kRunBytes;
-          const unsigned char* const x_above = x + min(above, stage.l - 1) * pitch;
-          const unsigned char* const x_below = x + min(above + kRows / 2, stage.l - 1) * pitch;
+          const unsigned char* const x_row_lo = x + min(row_lo, stage.l - 1) * pitch;
+          const unsigned char* const x_row_hi = x + min(row_lo + kRows / 2, stage.l - 1) * pitch;
           float acc[kSets][4] = {};
 #pragma unroll 1
-          for (int unit = warp; unit < units; unit += kWarps) {
-            const auto x0 = *reinterpret_cast<const uint4*>(x_above + unit * conv1d::kStepRowBytes);
+          for (int k_block = warp; k_block < k_blocks; k_block += kWarps) {
+            const auto x0 = *reinterpret_cast<const uint4*>(x_row_lo + k_block * conv1d::kStepRowBytes);
             uint4 x1 = {};
-            if (two_halves) x1 = *reinterpret_cast<const uint4*>(x_below + unit * conv1d::kStepRowBytes);
+            if (two_halves) x1 = *reinterpret_cast<const uint4*>(x_row_hi + k_block * conv1d::kStepRowBytes);
             uint4 w[kSets];
             ring.take(w);
 #pragma unroll
             for (int set = 0; set < kSets; ++set) conv1d::multiply_step<T>(acc[set], x0, x1, w[set]);
           }
-          float* own = sums + warp * place.of_warp + place.at(0, above) + lane % 4 * 2;
-          const bool has_above = above < stage.l && lane % 4 * 2 < channels;
-          const bool has_below = above + kRows / 2 < stage.l && lane % 4 * 2 < channels;
+          float* smem_sums = sums + warp * layout.of_warp + layout.offset_of(0, row_lo) + lane % 4 * 2;
+          const bool has_row_lo = row_lo < stage.l && lane % 4 * 2 < channels;
+          const bool has_row_hi = row_lo + kRows / 2 < stage.l && lane % 4 * 2 < channels;
 #pragma unroll
           for (int set = 0; set < kSets; ++set) {
             if (set >= sets) break;
-            if (has_above) *reinterpret_cast<float2*>(own) = {acc[set][0], acc[set][1]};
-            if (has_below) {
-              *reinterpret_cast<float2*>(own + place.at(0, kRows / 2)) = {acc[set][2], acc[set][3]};
+            if (has_row_lo) *reinterpret_cast<float2*>(smem_sums) = {acc[set][0], acc[set][1]};
+            if (has_row_hi) {
+              *reinterpret_cast<float2*>(smem_sums + layout.offset_of(0, kRows / 2)) = {acc[set][2], acc[set][3]};
             }
-            own += place.at(1, 0);
+            smem_sums += layout.offset_of(1, 0);
           }
         }
         __syncthreads();
@@ -179,46 +180,46 @@ __global__ void __launch_bounds__(kThreads, 1)
         // Add all warps' products for an output, each tap's at the position that it multiplies; then those of the
         // residual convolution.
         const conv1d::Problem conv = stage.convolution(1);
-        const int outputs = stage.out_l() << place.column_bits;
-        const int all_outputs = outputs + (sets > stage.taps ? stage.l << place.column_bits : 0);
+        const int outputs = stage.out_l() << layout.column_bits;
+        const int all_outputs = outputs + (sets > stage.taps ? stage.l << layout.column_bits : 0);
         const int direction = stage.transposed ? -1 : 1;  // of positions, from term to term
-        const int step = place.at(stage.transposed ? 2 : 1, direction);
+        const int step = layout.offset_of(stage.transposed ? 2 : 1, direction);
 #pragma unroll 1
         for (int i = worker / kOutputLanes; worker >= 0 && i - lane / kOutputLanes < all_outputs;
              i += kWorkers / kOutputLanes) {
           const int part = lane % kOutputLanes;
           const bool is_residual = i >= outputs;
-          const int o = (is_residual ? i - outputs : i) >> place.column_bits;
-          const int column = i & (place.columns - 1);
-          const int terms = part >= units || i >= all_outputs || column >= channels ? 0
-                            : is_residual                                           ? 1
-                                                                                    : conv.terms();
+          const int o = (is_residual ? i - outputs : i) >> layout.column_bits;
+          const int column = i & (layout.columns - 1);
+          const int terms = part >= k_blocks || i >= all_outputs || column >= channels ? 0
+                            : is_residual                                              ? 1
+                                                                                       : conv.terms();
           const auto length = static_cast<unsigned>(stage.l);
           const int position = is_residual ? o : conv.from(o, 0);
-          const float* const from =
-              sums + part * place.of_warp + column + place.at(is_residual ? stage.taps : conv.tap(o, 0), position);
+          const float* const from = sums + part * layout.of_warp + column +
+                                    layout.offset_of(is_residual ? stage.taps : conv.tap(o, 0), position);
           float sum = 0;
 #pragma unroll
           for (int j = 0; j < kSets; ++j) {
-            const int at_term = position + j * direction;
-            if (j < terms && static_cast<unsigned>(at_term) < length) sum += from[j * step];
+            const int term_position = position + j * direction;
+            if (j < terms && static_cast<unsigned>(term_position) < length) sum += from[j * step];
           }
 #pragma unroll
           for (int distance = kOutputLanes / 2; distance > 0; distance /= 2) {
             sum += __shfl_xor_sync(~0u, sum, distance);
           }
           if (part > 0 || i >= all_outputs || column >= channels) continue;
-          const int place_of = o * stage.k + first + column;
+          const int offset = o * stage.k + first + column;
           if (is_residual) {
-            *pass.of(buffers.residual, at + 1, sample, place_of) = sum;
+            *pass.of(buffers.residual, stage_idx + 1, sample, offset) = sum;
           } else if (!is_last) {
-            *pass.of(buffers.h, at, sample, place_of) = sum;
+            *pass.of(buffers.h, stage_idx, sample, offset) = sum;
           } else {
-            const int j = sample * stage.out_l() * stage.k + place_of;
+            const int j = sample * stage.out_l() * stage.k + offset;
             t.x[j] = next_x(t.table[pass.step], t.x[j], sum + t.vectors[stage.bias + first + column], t.noise[j]);
           }
         }
-        if (first + kColumns < share.end) __syncthreads();
+        if (first + kColumns < range.end) __syncthreads();
       }
     }
     if (!is_last) barrier.arrive();
@@ -232,58 +233,60 @@ __global__ void __launch_bounds__(kThreads, 1)
 // convolution.
 bool has_few_sets(const Problem& p) { return p.taps < kFewSets; }
 
-Plan plan_of(const Problem& p, const Network& network, std::size_t prefetch_bytes) {
-  Plan plan;
-  const auto elements = [&](int at) {
-    return static_cast<std::size_t>(network.stages[at].k) * network.stages[at].c * sets_of(network, at);
+RingPlan plan_of(const Problem& p, const Network& network, std::size_t prefetch_bytes) {
+  RingPlan plan;
+  const auto elements = [&](int stage_idx) {
+    return static_cast<std::size_t>(network.stages[stage_idx].k) * network.stages[stage_idx].c *
+           sets_of(network, stage_idx);
   };
   std::size_t ahead = 0;
-  for (int i = 0, asked = 0; i < network.count; ++i) {
-    for (; asked < network.count && ahead < prefetch_bytes; ++asked) ahead += elements(asked) * size_of(p.dtype);
-    plan.asked[i] = static_cast<std::uint8_t>(asked);
-    if (asked > i) ahead -= elements(i) * size_of(p.dtype);
+  for (int i = 0, l2_prefetch_end = 0; i < network.count; ++i) {
+    for (; l2_prefetch_end < network.count && ahead < prefetch_bytes; ++l2_prefetch_end)
+      ahead += elements(l2_prefetch_end) * size_of(p.dtype);
+    plan.l2_prefetch_end[i] = static_cast<std::uint8_t>(l2_prefetch_end);
+    if (l2_prefetch_end > i) ahead -= elements(i) * size_of(p.dtype);
 
     const Stage& stage = network.stages[i];
     const int channels = std::min(ceil_div(stage.k, backend::device().num_sms), kColumns);
-    const SumsPlace place(stage, sets_of(network, i), channels);
-    plan.input_bytes = std::max(plan.input_bytes, stage.l * conv1d::x_pitch(units_of(stage)));
-    const int warps = std::min(units_of(stage), kWarps);
-    plan.sums_bytes = std::max(plan.sums_bytes, warps * place.of_warp * static_cast<int>(sizeof(float)));
+    const PartialSumsLayout layout(stage, sets_of(network, i), channels);
+    plan.input_bytes = std::max(plan.input_bytes, stage.l * conv1d::x_pitch(k_blocks_of(stage)));
+    const int warps = std::min(k_blocks_of(stage), kWarps);
+    plan.sums_bytes = std::max(plan.sums_bytes, warps * layout.of_warp * static_cast<int>(sizeof(float)));
   }
 
   // Find the loads and stores that are whole vectors.
-  const auto whole = [](int of, std::int64_t a, std::int64_t b) { return a % of == 0 && b % of == 0; };
-  const auto values_of = [&](int at) { return std::int64_t{p.n} * network.stages[at].value; };
-  const auto keep = [&](int at) {
-    if (at >= 0) plan.sharing[at].kept = true;
-    return at < 0 || values_of(at) % kQuad == 0;
+  const auto divides = [](int of, std::int64_t a, std::int64_t b) { return a % of == 0 && b % of == 0; };
+  const auto values_of = [&](int stage_idx) { return std::int64_t{p.n} * network.stages[stage_idx].value; };
+  const auto keep = [&](int stage_idx) {
+    if (stage_idx >= 0) plan.work_split[stage_idx].kept = true;
+    return stage_idx < 0 || values_of(stage_idx) % kQuad == 0;
   };
   for (int i = 0; i < network.count; ++i) {
     const Stage& stage = network.stages[i];
     constexpr int kRun = kVector<__half>;
     const int residual_weights = widens(network, i) ? network.stages[i + 1].residual_weights : 0;
-    if (stage.c % conv1d::kStepChannels == 0 && whole(kRun, stage.weights, residual_weights))
-      plan.whole |= std::uint64_t{1} << i;
+    if (stage.c % conv1d::kStepChannels == 0 && divides(kRun, stage.weights, residual_weights))
+      plan.full |= std::uint64_t{1} << i;
 
-    bool quads = whole(kQuad, stage.k / std::max(stage.groups, 1), values_of(i)) && stage.bias % kQuad == 0;
-    if (stage.film != kNone) quads &= whole(kQuad, stage.film, network.film_row);
+    bool quads = divides(kQuad, stage.k / std::max(stage.groups, 1), values_of(i)) && stage.bias % kQuad == 0;
+    if (stage.film != kNone) quads &= divides(kQuad, stage.film, network.film_row);
     if (stage.residual == Residual::convolution) quads &= stage.residual_bias % kQuad == 0;
     if (stage.residual == Residual::identity) {
       const Stage& from = network.stages[i - 1];
-      quads &= whole(kQuad, from.c, from.joined);
+      quads &= divides(kQuad, from.c, from.joined);
       quads &= keep(from.source);
-      if (from.joined > 0) quads &= keep(from.rest);
+      if (from.joined > 0) quads &= keep(from.joined_stage);
     }
-    plan.sharing[i] = Sharing::of(stage, kWarps, quads);
+    plan.work_split[i] = WorkSplit::of(stage, kWarps, quads);
     if (stage.joined > 0) {
-      keep(stage.rest);
-      plan.sharing[i].runs = whole(kRun, stage.c, stage.joined) && values_of(stage.rest) % kRun == 0;
+      keep(stage.joined_stage);
+      plan.work_split[i].runs = divides(kRun, stage.c, stage.joined) && values_of(stage.joined_stage) % kRun == 0;
     }
   }
   return plan;
 }
 
-std::size_t smem_bytes(const Problem& p, const Plan& plan) {
+std::size_t smem_bytes(const Problem& p, const RingPlan& plan) {
   const int ring =
       has_few_sets(p) ? WeightRing<__half, kWarps, kFewSets>::kBytes : WeightRing<__half, kWarps, kMoreSets>::kBytes;
   return static_cast<std::size_t>(ring) + plan.input_bytes + plan.sums_bytes;
@@ -291,7 +294,7 @@ std::size_t smem_bytes(const Problem& p, const Plan& plan) {
 
 KernelPlan<Step> plan_named(const char* name, const Problem& p, std::size_t prefetch_bytes) {
   const Network network = network_of(p);
-  const Plan plan = plan_of(p, network, prefetch_bytes);
+  const RingPlan plan = plan_of(p, network, prefetch_bytes);
   const std::size_t values = static_cast<std::size_t>(p.n) * ceil_div(network.values, 64) * 64;
   const auto bind = [=](const Step::Tensors& t, void* workspace) {
     auto* const counter = static_cast<unsigned*>(workspace);
@@ -320,9 +323,10 @@ std::vector<KernelPlan<Step>> plans(const Problem& p) {
 const char* supports(const Problem& p) {
   constexpr std::size_t kStatic = 2048;
   const Network network = network_of(p);
-  const Plan plan = plan_of(p, network, 0);
+  const RingPlan plan = plan_of(p, network, 0);
   for (int i = 0; i + 1 < network.count; ++i) {
-    if (!plan.sharing[i].holds(kMostHeld)) return "a thread's part of a stage's values must fit its registers";
+    if (!plan.work_split[i].holds(kMaxThreadPositions))
+      return "a thread's part of a stage's values must fit its registers";
   }
   return smem_bytes(p, plan) + kStatic <= static_cast<std::size_t>(most_smem_bytes())
              ? nullptr

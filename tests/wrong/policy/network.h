@@ -130,7 +130,7 @@ void run_network(const Problem& p, const Step::Tensors& t, void* workspace, Stre
     return at == kSample ? sample : values + p.n * network.stages[at].value * bytes;
   };
   const auto sources = [&](const Stage& s) {
-    return Sources{value_of(s.source), s.joined > 0 ? value_of(s.rest) : nullptr};
+    return Sources{value_of(s.source), s.joined > 0 ? value_of(s.joined_stage) : nullptr};
   };
   const auto each = [&](std::int64_t count, const auto& functor) {
     wrong::launch_each<Step>(p, t, stream, count, functor);
