@@ -52,12 +52,12 @@ static_assert(kSumBytes >= std::size_t{kPlanes} * kPlane<__half> * 2 &&
               kSumBytes >= std::size_t{kPlanes} * kPlane<float> * 4);
 
 // Roles of x and dy: one is wide, the other narrow: it has at most kMaxNarrow channels.
-struct Sides {
+struct OperandRoles {
   bool narrow_x;  // else dy is narrow
   int wide_channels, narrow_channels;
 };
 
-__host__ __device__ __forceinline__ Sides sides_of(const Problem& p) {
+__host__ __device__ __forceinline__ OperandRoles roles_of(const Problem& p) {
   const bool narrow_x = p.c <= kMaxNarrow;
   return {narrow_x, narrow_x ? p.k : p.c, narrow_x ? p.c : p.k};
 }
@@ -90,8 +90,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   constexpr int kRowsPerWarp = conv3x3::kRowsPerWarp<T>, kRows = conv3x3::kRows<T>, kPlane = conv3x3::kPlane<T>;
   LADDER_DYN_SMEM(smem);  // the planes, then every warp's sums
   T* const planes = reinterpret_cast<T*>(smem);
-  const Sides sides = sides_of(p);
-  const int tiles = ceil_div(sides.wide_channels, kWideTile);
+  const OperandRoles roles = roles_of(p);
+  const int tiles = ceil_div(roles.wide_channels, kWideTile);
   const int channel0 = blockIdx.x % tiles * kWideTile;
   const int split_idx = blockIdx.x / tiles;
   const int begin = split_idx * split.units_per_split;
@@ -109,8 +109,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const int col = origin.col + t * 4 + j;
-      const bool exists = row < p.h && col < p.w && channel < sides.wide_channels;
-      const T* const from = wide + ((origin.image * p.h + row) * p.w + col) * sides.wide_channels + channel;
+      const bool exists = row < p.h && col < p.w && channel < roles.wide_channels;
+      const T* const from = wide + ((origin.image * p.h + row) * p.w + col) * roles.wide_channels + channel;
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
         pixels[j][part] = exists ? reinterpret_cast<const uint4*>(from)[part] : uint4{0, 0, 0, 0};
@@ -129,10 +129,10 @@ __global__ void __launch_bounds__(kThreads, 1)
       const int col = origin.col + pixel % kHaloCols - 1;
       const bool inside = pixel < kHaloPixels && static_cast<unsigned>(row) < static_cast<unsigned>(p.h) &&
                           static_cast<unsigned>(col) < static_cast<unsigned>(p.w);
-      const T* const from = narrow + (inside ? ((origin.image * p.h + row) * p.w + col) * sides.narrow_channels : 0);
+      const T* const from = narrow + (inside ? ((origin.image * p.h + row) * p.w + col) * roles.narrow_channels : 0);
 #pragma unroll
       for (int j = 0; j < kMaxNarrow; ++j)
-        halo[i][j] = inside && j < sides.narrow_channels ? from[j] : from_float<T>(0.0f);
+        halo[i][j] = inside && j < roles.narrow_channels ? from[j] : from_float<T>(0.0f);
     }
   };
   ptx::grid_dependency_wait();
@@ -151,8 +151,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
   for (int j = 0; j < kTilesN; ++j) {
     const int column = j * 8 + g;
-    const int tap = column / sides.narrow_channels;
-    const int plane = tap < 9 ? tap % 3 * kMaxNarrow + column % sides.narrow_channels
+    const int tap = column / roles.narrow_channels;
+    const int plane = tap < 9 ? tap % 3 * kMaxNarrow + column % roles.narrow_channels
                               : (column == kOnesColumn ? kOnesPlane : kZerosPlane);
     columns[j] = plane * kPlane + (tap < 9 ? tap / 3 * kCols : 0) + t * 4;
   }
@@ -214,9 +214,9 @@ __global__ void __launch_bounds__(kThreads, 1)
           for (int j = 0; j < kTilesN; ++j) multiply<T>(sum[m][j], a, b[j][2 * step], b[j][2 * step + 1]);
         }
       }
-      if (p.bias && !sides.narrow_x) {
+      if (p.bias && !roles.narrow_x) {
         const auto ones = *reinterpret_cast<const std::uint32_t*>(planes + kOnesPlane * kPlane);
-        const bool first = bias_tile(sides.narrow_channels) == 0;
+        const bool first = bias_tile(roles.narrow_channels) == 0;
 #pragma unroll
         for (int step = 0; step < kParts; ++step) {
           const std::uint32_t pair[2] = {first ? b[0][2 * step] : b[1][2 * step],
@@ -251,7 +251,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 // Sums of a split, in the order of the fragments of its blocks.
-int sums_of_split(const Problem& p) { return ceil_div(sides_of(p).wide_channels, kWideTile) * kBlockSums; }
+int sums_of_split(const Problem& p) { return ceil_div(roles_of(p).wide_channels, kWideTile) * kBlockSums; }
 
 template <class T, class P>
 __global__ void __launch_bounds__(kReduceThreads)
@@ -260,7 +260,7 @@ __global__ void __launch_bounds__(kReduceThreads)
   const auto [index, holder, total] = sum_rows<kMaxReduceGroups>(partial, splits, row);
   ptx::grid_dependency_launch();
   if (!holder) return;
-  const Sides sides = sides_of(p);
+  const OperandRoles roles = roles_of(p);
   const int fragment = index % kBlockSums / 128;
   const int g = index % 128 / 16;
   const int t = index % 16 / 4;
@@ -268,21 +268,21 @@ __global__ void __launch_bounds__(kReduceThreads)
 #pragma unroll
   for (int e = 0; e < 4; ++e) {
     if (fragment == kBiasFragment) {
-      const int k = bias_tile(sides.narrow_channels) * 8 + t * 2 + e - 4 * sides.narrow_channels;
-      if (dbias && !sides.narrow_x && index < kBlockSums && g == 0 && e < 2 && k >= 0 && k < p.k)
+      const int k = bias_tile(roles.narrow_channels) * 8 + t * 2 + e - 4 * roles.narrow_channels;
+      if (dbias && !roles.narrow_x && index < kBlockSums && g == 0 && e < 2 && k >= 0 && k < p.k)
         dbias[k] = from_float<P>(values[e]);
       continue;
     }
     const int channel = index / kBlockSums * kWideTile + g * 8 + fragment / kTilesN * 2 + e / 2;
     const int column = fragment % kTilesN * 8 + t * 2 + e % 2;
-    if (channel >= sides.wide_channels) continue;
-    if (column < 9 * sides.narrow_channels) {
-      const int tap = column / sides.narrow_channels;
-      const int narrow_channel = column % sides.narrow_channels;
+    if (channel >= roles.wide_channels) continue;
+    if (column < 9 * roles.narrow_channels) {
+      const int tap = column / roles.narrow_channels;
+      const int narrow_channel = column % roles.narrow_channels;
       const int to =
-          sides.narrow_x ? (channel * 9 + tap) * p.c + narrow_channel : (narrow_channel * 9 + 8 - tap) * p.c + channel;
+          roles.narrow_x ? (channel * 9 + tap) * p.c + narrow_channel : (narrow_channel * 9 + 8 - tap) * p.c + channel;
       dw[to] = from_float<T>(values[e]);
-    } else if (column == kOnesColumn && dbias && sides.narrow_x) {
+    } else if (column == kOnesColumn && dbias && roles.narrow_x) {
       dbias[channel] = from_float<P>(values[e]);
     }
   }
@@ -292,7 +292,7 @@ __global__ void __launch_bounds__(kReduceThreads)
 template <class T>
 Split split_of(const Problem& p) {
   const BlockCost cost{.unit_ns = 2000, .start_ns = 2000, .blocks_per_sm = 1};
-  return plan_split(sums_of_split(p), num_patches<T>(p), ceil_div(sides_of(p).wide_channels, kWideTile), cost).split;
+  return plan_split(sums_of_split(p), num_patches<T>(p), ceil_div(roles_of(p).wide_channels, kWideTile), cost).split;
 }
 
 template <class T>
@@ -300,7 +300,7 @@ KernelPlan<Wgrad> split_plan(const Problem& p, const char* name, Split split) {
   const int row = sums_of_split(p);
   const auto bind = [p, split, row](const Wgrad::Tensors& t, void* workspace) {
     auto* const partial = static_cast<float*>(workspace);
-    const bool narrow_x = sides_of(p).narrow_x;
+    const bool narrow_x = roles_of(p).narrow_x;
     const auto blocks = static_cast<unsigned>(split.splits * (row / kBlockSums));
     BoundLaunch reduce = with_parameter_type<T>(p.params16, [&](auto parameter) {
       using P = decltype(parameter);
