@@ -37,16 +37,17 @@ struct ColumnStore {
   // Calls f(run in the rows, element of the image, true if it is in the image) for each of a thread's runs of eight
   // channels.
   template <class F>
-  __device__ __forceinline__ void for_runs(const Problem& p, const PatchPosition& at, const F& f) const {
+  __device__ __forceinline__ void for_runs(const Problem& p, const PatchPosition& position, const F& f) const {
     const int run = threadIdx.x % 8;
     const int channel = channel0 + run * 8;
-    const bool any = at.image < p.n && channel < channels;
+    const bool any = position.image < p.n && channel < channels;
 #pragma unroll 8
     for (int pixel = threadIdx.x % kGroupThreads / 8; pixel < kPixels; pixel += kGroupThreads / 8) {
-      const int row = at.row + pixel / kPatch;
-      const int col = at.col + pixel % kPatch;
+      const int row = position.row + pixel / kPatch;
+      const int col = position.col + pixel % kPatch;
       f(rows + pixel * kRowBytes + (run ^ pixel % 8) * 16,
-        static_cast<long long>((at.image * p.h + row) * p.w + col) * channels + channel, any && row < p.h && col < p.w);
+        static_cast<long long>((position.image * p.h + row) * p.w + col) * channels + channel,
+        any && row < p.h && col < p.w);
     }
   }
 
@@ -56,9 +57,10 @@ struct ColumnStore {
   }
 
   // Starts to copy the residual into the rows. Returns bias plus embedding of the lane's two channels.
-  __device__ __forceinline__ float2 fetch(const Problem& p, const PatchPosition& at, const Addends<T>& addends) const {
+  __device__ __forceinline__ float2 fetch(const Problem& p, const PatchPosition& position,
+                                          const Addends<T>& addends) const {
     if (addends.residual) {
-      for_runs(p, at, [&](unsigned char* to, long long i, bool inside) {
+      for_runs(p, position, [&](unsigned char* to, long long i, bool inside) {
         ptx::cp_async<16>(to, addends.residual + (inside ? i : 0), inside);
       });
     }
@@ -67,9 +69,9 @@ struct ColumnStore {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int channel = channel_of_lane(half);
-      if (channel >= channels || at.image >= p.n) continue;
+      if (channel >= channels || position.image >= p.n) continue;
       if (addends.bias) added[half] = addends.bias[channel];
-      if (addends.e) added[half] += addends.e[static_cast<long long>(at.image) * addends.pitch + channel];
+      if (addends.e) added[half] += addends.e[static_cast<long long>(position.image) * addends.pitch + channel];
     }
     return {added[0], added[1]};
   }
@@ -100,8 +102,8 @@ struct ColumnStore {
   }
 
   // Stores the sums of a patch in `image`; `added` is fetch()'s result. On return the rows may be filled again.
-  __device__ __forceinline__ void store(const Problem& p, const PatchPosition& at, const float (&sum)[kPixels / 2],
-                                        float2 added, bool has_residual, T* image) {
+  __device__ __forceinline__ void store(const Problem& p, const PatchPosition& position,
+                                        const float (&sum)[kPixels / 2], float2 added, bool has_residual, T* image) {
     if (has_residual) {
       ptx::cp_async_wait<0>();
       meet();  // the residual has arrived, from all threads
@@ -110,7 +112,7 @@ struct ColumnStore {
       finish<false>(sum, added);
     }
     meet();
-    for_runs(p, at, [&](const unsigned char* from, long long i, bool inside) {
+    for_runs(p, position, [&](const unsigned char* from, long long i, bool inside) {
       if (inside) *reinterpret_cast<uint4*>(image + i) = *reinterpret_cast<const uint4*>(from);
     });
     meet();

@@ -14,8 +14,8 @@ std::string Problem::str() const {
   auto word = [](char letter, int value) { return letter + std::to_string(value) + ' '; };
   std::string rows;
   if (embedding > 0) {
-    const bool whole = embedding == k && first == 0;
-    rows = whole ? "embedding " : fmt::format("embedding{} first{} ", embedding, first);
+    const bool all_columns = embedding == k && first == 0;
+    rows = all_columns ? "embedding " : fmt::format("embedding{} first{} ", embedding, first);
   }
   return word('n', n) + word('h', h) + word('w', w) + word('c', c) + word('k', k) + (bias ? "bias " : "") +
          (params16 ? "params16 " : "") + rows + (residual ? "residual " : "") +

@@ -1,7 +1,7 @@
 // Convolutions with so few channels on one side, such as an image's three, that tiles of 16-byte rows are mostly
 // padding: helpers of their versions.
 //
-// convolve_few() is the convolution of an image with few channels, forward (fprop) or as the data gradient of a
+// convolve_few_channels() is the convolution of an image with few channels, forward (fprop) or as the data gradient of a
 // convolution to few channels, which is the same with other weights (dgrad). Seen as a matrix product, a K step of 16 is a
 // row of the filter: three taps of four channels each, and a fourth of zeros.
 #pragma once
@@ -19,7 +19,7 @@ constexpr int kFewChannels = 4;  // at most, and stored padded to four: 8 bytes
 
 // Few channels of a pixel, or of a tap of an output, loaded from global memory and padded to four.
 template <class T>
-struct Few {
+struct PaddedChannels {
   static_assert(sizeof(T) == 2);
   alignas(8) T channel[kFewChannels];
 
@@ -68,8 +68,8 @@ inline unsigned num_few_blocks(const Problem& p) {
 // Called by all kFewThreads threads. x [n, h, w, c], y [n, h, w, k]; bias [k] or null. kOutputsAdjacent: channels of y
 // are adjacent in w.
 template <bool kOutputsAdjacent, class T, class P>
-__device__ __forceinline__ void convolve_few(const Problem& p, const T* x, const FewWeights<T>& weights, const P* bias,
-                                             T* y, FewSmem& smem) {
+__device__ __forceinline__ void convolve_few_channels(const Problem& p, const T* x, const FewWeights<T>& weights,
+                                                      const P* bias, T* y, FewSmem& smem) {
   const int tiles_k = ceil_div(p.k, kFewOutputs);
   const int tiles_w = ceil_div(p.w, kFewCols);
   const int tiles_h = ceil_div(p.h, kFewRows);
@@ -81,28 +81,28 @@ __device__ __forceinline__ void convolve_few(const Problem& p, const T* x, const
   ptx::grid_dependency_wait();
   // Load the patch, its halo and all weights: every load is in flight before the first one is waited for.
   constexpr int kPatchRounds = ceil_div(kFewHaloPixels, kFewThreads);
-  Few<T> pixels[kPatchRounds];
+  PaddedChannels<T> pixels[kPatchRounds];
 #pragma unroll
   for (int i = 0; i < kPatchRounds; ++i) {
-    const int at = i * kFewThreads + threadIdx.x;
-    const int row = row0 + at / kFewHaloCols - 1;
-    const int col = col0 + at % kFewHaloCols - 1;
-    const bool inside = at < kFewHaloPixels && static_cast<unsigned>(row) < static_cast<unsigned>(p.h) &&
+    const int pixel_idx = i * kFewThreads + threadIdx.x;
+    const int row = row0 + pixel_idx / kFewHaloCols - 1;
+    const int col = col0 + pixel_idx % kFewHaloCols - 1;
+    const bool inside = pixel_idx < kFewHaloPixels && static_cast<unsigned>(row) < static_cast<unsigned>(p.h) &&
                         static_cast<unsigned>(col) < static_cast<unsigned>(p.w);
     pixels[i].load(x + (inside ? ((image * p.h + row) * p.w + col) * p.c : 0), 1, p.c, inside);
   }
   constexpr int kWeights = kFewOutputs * 9;
   constexpr int kWeightRounds = ceil_div(kWeights, kFewThreads);
-  Few<T> taps[kWeightRounds];
+  PaddedChannels<T> taps[kWeightRounds];
   // Neighbouring threads load adjacent elements of w.
-  const auto output_of = [&](int at) { return kOutputsAdjacent ? at % kFewOutputs : at / 9; };
-  const auto tap_of = [&](int at) { return kOutputsAdjacent ? at / kFewOutputs : at % 9; };
+  const auto output_of = [&](int weight_idx) { return kOutputsAdjacent ? weight_idx % kFewOutputs : weight_idx / 9; };
+  const auto tap_of = [&](int weight_idx) { return kOutputsAdjacent ? weight_idx / kFewOutputs : weight_idx % 9; };
 #pragma unroll
   for (int i = 0; i < kWeightRounds; ++i) {
-    const int at = i * kFewThreads + threadIdx.x;
-    const int output = k0 + output_of(at);
-    const bool exists = at < kWeights && output < p.k;
-    const int from = exists ? output * weights.by_output + tap_of(at) * weights.by_tap : 0;
+    const int weight_idx = i * kFewThreads + threadIdx.x;
+    const int output = k0 + output_of(weight_idx);
+    const bool exists = weight_idx < kWeights && output < p.k;
+    const int from = exists ? output * weights.by_output + tap_of(weight_idx) * weights.by_tap : 0;
     taps[i].load(weights.first + from, weights.by_input, p.c, exists);
   }
   if (threadIdx.x < kFewOutputs) {
@@ -112,13 +112,14 @@ __device__ __forceinline__ void convolve_few(const Problem& p, const T* x, const
   ptx::grid_dependency_launch();
 #pragma unroll
   for (int i = 0; i < kPatchRounds; ++i) {
-    const int at = i * kFewThreads + threadIdx.x;
-    if (at < kFewHaloPixels) smem.patch[at] = pixels[i].bits();
+    const int pixel_idx = i * kFewThreads + threadIdx.x;
+    if (pixel_idx < kFewHaloPixels) smem.patch[pixel_idx] = pixels[i].bits();
   }
 #pragma unroll
   for (int i = 0; i < kWeightRounds; ++i) {
-    const int at = i * kFewThreads + threadIdx.x;
-    if (at < kWeights) smem.weights[tap_of(at) / 3][weight_row(output_of(at))][tap_of(at) % 3] = taps[i].bits();
+    const int weight_idx = i * kFewThreads + threadIdx.x;
+    if (weight_idx < kWeights)
+      smem.weights[tap_of(weight_idx) / 3][weight_row(output_of(weight_idx))][tap_of(weight_idx) % 3] = taps[i].bits();
   }
   __syncthreads();
 

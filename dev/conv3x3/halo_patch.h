@@ -30,8 +30,8 @@ inline ptx::TensorMap weight_map(const Problem& p, const void* w, int channels_k
 
 // Starts the load of a chunk of channels, from `channel` on, of a patch and its halo. Called by one thread.
 __device__ __forceinline__ void load_patch(unsigned char* to, const ptx::TensorMap& map, ptx::Mbarrier* full,
-                                           const PatchPosition& at, int channel) {
-  ptx::tma_load(to, map, full, channel, at.col - 1, at.row - 1, at.image);
+                                           const PatchPosition& position, int channel) {
+  ptx::tma_load(to, map, full, channel, position.col - 1, position.row - 1, position.image);
 }
 
 // Descriptor of operand A of a K step: a patch's pixels under a tap, 32 bytes of each row.

@@ -19,10 +19,11 @@ struct PatchStore {
   static constexpr int kBytes = 16 * kPitch;
 
   // Adds bias [channels], if it is not null, and stores the channels from `channel0` on of the warp's rows of the patch at
-  // `at` into `image` [n, h, w, channels]; `channels` is a multiple of 8. Warps of a warpgroup have two rows each.
+  // `position` into `image` [n, h, w, channels]; `channels` is a multiple of 8. Warps of a warpgroup have two rows each.
   template <class P>
   static __device__ __forceinline__ void store(unsigned char* staging, const Problem& p, const float (&sum)[32],
-                                               PatchPosition at, int channel0, int channels, const P* bias, T* image) {
+                                               PatchPosition position, int channel0, int channels, const P* bias,
+                                               T* image) {
     const int lane = threadIdx.x % 32;
     // All of them before the first store to shared memory, which the compiler must take for their memory too.
     float2 of_pair[kChannels / 8];
@@ -47,11 +48,11 @@ struct PatchStore {
 #pragma unroll
     for (int i = 0; i < 16 * kRuns / 32; ++i) {
       const int pixel = i * (32 / kRuns) + lane / kRuns;
-      const int row = at.row + static_cast<int>(threadIdx.x) / 32 % 4 * 2 + pixel / kPatch;
-      const int col = at.col + pixel % kPatch;
+      const int row = position.row + static_cast<int>(threadIdx.x) / 32 % 4 * 2 + pixel / kPatch;
+      const int col = position.col + pixel % kPatch;
       const int channel = channel0 + lane % kRuns * 8;
-      if (at.image >= p.n || row >= p.h || col >= p.w || channel >= channels) continue;
-      T* const to = image + static_cast<long long>((at.image * p.h + row) * p.w + col) * channels + channel;
+      if (position.image >= p.n || row >= p.h || col >= p.w || channel >= channels) continue;
+      T* const to = image + static_cast<long long>((position.image * p.h + row) * p.w + col) * channels + channel;
       *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(staging + pixel * kPitch + lane % kRuns * 16);
     }
     __syncwarp();  // all have read: the rows may be filled again

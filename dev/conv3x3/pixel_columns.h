@@ -102,11 +102,11 @@ __device__ __forceinline__ PatchPosition position_of(const Problem& p, int patch
 }
 
 // Work of a block: one tile of channels, and every `step`-th patch.
-struct Share {
+struct PatchRange {
   int channel0, first, step, count, chunks;
 };
 template <class Weights, class Tile>
-__device__ __forceinline__ Share share_of_block(const Problem& p) {
+__device__ __forceinline__ PatchRange patch_range_of_block(const Problem& p) {
   const int channel_tiles = ceil_div(Weights::channels_out(p), kTileChannels);
   const int block = blockIdx.x;
   return {.channel0 = block % channel_tiles * kTileChannels,
@@ -118,20 +118,22 @@ __device__ __forceinline__ Share share_of_block(const Problem& p) {
 
 // Producer, one thread: loads the block's patches, and the weights along with the first patch.
 template <class Weights, class Tile>
-__device__ __forceinline__ void load_columns(const Problem& p, const ColumnSmem<Tile>& smem, const Share& share,
-                                             const ptx::TensorMap& image_map, const ptx::TensorMap& w_map) {
+__device__ __forceinline__ void load_columns(const Problem& p, const ColumnSmem<Tile>& smem,
+                                             const PatchRange& work_range, const ptx::TensorMap& image_map,
+                                             const ptx::TensorMap& w_map) {
   ptx::tma_prefetch(image_map);
   ptx::tma_prefetch(w_map);
   int i = 0;
-  for (int patch = share.first; patch < share.count; patch += share.step) {
-    const PatchPosition at = position_of<Tile>(p, patch);
-    for (int chunk = 0; chunk < share.chunks; ++chunk, ++i) {
+  for (int patch = work_range.first; patch < work_range.count; patch += work_range.step) {
+    const PatchPosition position = position_of<Tile>(p, patch);
+    for (int chunk = 0; chunk < work_range.chunks; ++chunk, ++i) {
       const int stage = stage_of<Tile::kStages>(i);
       // A fresh barrier lets a wait for the parity before its first phase pass: parity ^ 1.
       ptx::mbarrier_wait(smem.empty + stage, parity_of<Tile::kStages>(i) ^ 1);
       ptx::mbarrier_arrive_expect_tx(smem.full + stage, Tile::kHaloBytes);
-      load_patch(smem.stages + stage * Tile::kStageBytes, image_map, smem.full + stage, at, chunk * kChunk);
-      if (patch == share.first) load_taps_once<Weights>(smem.weights, w_map, smem.full_weights, chunk, share.channel0);
+      load_patch(smem.stages + stage * Tile::kStageBytes, image_map, smem.full + stage, position, chunk * kChunk);
+      if (patch == work_range.first)
+        load_taps_once<Weights>(smem.weights, w_map, smem.full_weights, chunk, work_range.channel0);
     }
   }
   ptx::grid_dependency_launch();
@@ -172,10 +174,11 @@ __device__ __forceinline__ void multiply_columns(const ColumnSmem<Tile>& smem, i
 
 template <class T, class Tile>
 __device__ __forceinline__ ColumnStore<T, Tile::kPixels> store_of_group(const ColumnSmem<Tile>& smem,
-                                                                        const Share& share, int group, int channels) {
+                                                                        const PatchRange& work_range, int group,
+                                                                        int channels) {
   return {.rows = smem.stores + group * Tile::kStoreBytes,
           .met = smem.met + group,
-          .channel0 = share.channel0,
+          .channel0 = work_range.channel0,
           .channels = channels};
 }
 

@@ -34,7 +34,7 @@ struct ResidentTile {
   static_assert(kStages >= 2 * kMaxChunks, "the next tile's patches are fetched while this one is multiplied");
 
   // Barriers lie in the padding after the last stage's last patch: a fifth stage of 128 channels leaves no other room.
-  static constexpr int kBarriersAt = kStages * kStageBytes - (kPatchBytes - kHaloBytes);
+  static constexpr int kBarriersOffset = kStages * kStageBytes - (kPatchBytes - kHaloBytes);
   static_assert((2 * kStages + kMaxChunks * 9 + PingPongOrder::kGroups) * sizeof(ptx::Mbarrier) <=
                 kPatchBytes - kHaloBytes);
 };
@@ -56,7 +56,7 @@ struct ResidentSmem {
       : weights(smem),
         stages(weights + Tile::kWeightBytes),
         stores(stages + Tile::kStages * Tile::kStageBytes),
-        full(reinterpret_cast<ptx::Mbarrier*>(stages + Tile::kBarriersAt)),
+        full(reinterpret_cast<ptx::Mbarrier*>(stages + Tile::kBarriersOffset)),
         empty(full + Tile::kStages),
         full_weights(empty + Tile::kStages),
         turns{full_weights + Tile::kMaxChunks * 9} {}
@@ -72,20 +72,20 @@ struct ResidentSmem {
   }
 };
 
-// A block's share of a launch: one tile of channels, and every `tile_step`-th tile of patches.
-struct ResidentShare {
+// Work of a block: one tile of channels, and every `tile_step`-th tile of patches.
+struct TileRange {
   int channel0, first_tile, tile_step, tiles;
 };
 
 // The producer, one thread: patches of every tile; with the first tile's, the weights.
 template <class Weights, class Tile>
 __device__ __forceinline__ void load_resident(const Problem& p, const ResidentSmem<Tile>& smem,
-                                              const ResidentShare& share, int chunks, const ptx::TensorMap& image_map,
+                                              const TileRange& work_range, int chunks, const ptx::TensorMap& image_map,
                                               const ptx::TensorMap& w_map) {
   ptx::tma_prefetch(image_map);
   ptx::tma_prefetch(w_map);
   int i = 0;
-  for (int tile = share.first_tile; tile < share.tiles; tile += share.tile_step) {
+  for (int tile = work_range.first_tile; tile < work_range.tiles; tile += work_range.tile_step) {
     for (int chunk = 0; chunk < chunks; ++chunk, ++i) {
       const int stage = stage_of<Tile::kStages>(i);
       // A fresh barrier lets a wait for the parity before its first phase pass: parity ^ 1.
@@ -95,8 +95,8 @@ __device__ __forceinline__ void load_resident(const Problem& p, const ResidentSm
         load_patch(smem.stages + stage * Tile::kStageBytes + patch * kPatchBytes, image_map, smem.full + stage,
                    patch_position(p, tile * Tile::kPatches + patch), chunk * kChunk);
       }
-      if (tile == share.first_tile)
-        load_taps_once<Weights>(smem.weights, w_map, smem.full_weights, chunk, share.channel0);
+      if (tile == work_range.first_tile)
+        load_taps_once<Weights>(smem.weights, w_map, smem.full_weights, chunk, work_range.channel0);
     }
   }
   ptx::grid_dependency_launch();
@@ -147,8 +147,8 @@ __device__ __forceinline__ void store_resident(const Problem& p, unsigned char* 
                                                T* out) {
 #pragma unroll
   for (int patch = 0; patch < Tile::kPatches; ++patch) {
-    const PatchPosition at = patch_position(p, tile * Tile::kPatches + patch);
-    PatchStore<T>::store(staging, p, sum[patch], at, channel0, Weights::channels_out(p), bias, out);
+    const PatchPosition position = patch_position(p, tile * Tile::kPatches + patch);
+    PatchStore<T>::store(staging, p, sum[patch], position, channel0, Weights::channels_out(p), bias, out);
   }
 }
 

@@ -210,14 +210,15 @@ __device__ __forceinline__ void fetch_bias(const Problem& p, const P* bias, int 
 // that are the warp's own, so that it writes 128 bytes of a pixel at a time and waits for nobody. `bias` is from
 // fetch_bias(), or null.
 template <class T, class Tile>
-__device__ __forceinline__ void store_sums(const Problem& p, const float (&sum)[Tile::kBlockN / 2], PatchPosition at,
-                                           int channel0, const float2* bias, T* out, unsigned char* staging) {
+__device__ __forceinline__ void store_sums(const Problem& p, const float (&sum)[Tile::kBlockN / 2],
+                                           PatchPosition position, int channel0, const float2* bias, T* out,
+                                           unsigned char* staging) {
   constexpr int kBlockN = Tile::kBlockN;
   constexpr int kVec = 16 / sizeof(T);
   const auto channels = [&] { return Tile::Weights::channels_out(p); };
   const bool in_runs = !Tile::Weights::kAnyChannels || channels() % kVec == 0;
   const int lane = threadIdx.x % 32;
-  const int row0 = at.row + threadIdx.x / 32 % 4 * 2;
+  const int row0 = position.row + threadIdx.x / 32 % 4 * 2;
 #pragma unroll
   for (int first = 0; first < kBlockN; first += kStagingCols<T>) {
     constexpr int kMax = kStagingCols<T>;
@@ -244,11 +245,11 @@ __device__ __forceinline__ void store_sums(const Problem& p, const float (&sum)[
       const int pixel = i / runs_per_row;
       const int run = i % runs_per_row;
       const int row = row0 + pixel / kPatch;
-      const int col = at.col + pixel % kPatch;
+      const int col = position.col + pixel % kPatch;
       const int channel = channel0 + first + run * kVec;
-      if (at.image >= p.n || row >= p.h || col >= p.w || channel >= channels()) continue;
+      if (position.image >= p.n || row >= p.h || col >= p.w || channel >= channels()) continue;
       const unsigned char* const from = staging + pixel * kStagingPitch + run * 16;
-      T* const to = out + static_cast<long long>((at.image * p.h + row) * p.w + col) * channels() + channel;
+      T* const to = out + static_cast<long long>((position.image * p.h + row) * p.w + col) * channels() + channel;
       if (in_runs) {
         *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
       } else {

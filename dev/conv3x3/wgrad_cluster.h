@@ -19,8 +19,8 @@ inline constexpr int kColumns = 3 * kTileChannels;  // of a row of the filter: (
 template <int kFilterRows>
 struct ClusterSums {
   static constexpr int kRows = kFilterRows * kTileChannels;
-  static constexpr int kBiasAt = kRows * kSumsPitch<kColumns>;
-  static constexpr int kBytes = (kBiasAt + kTileChannels) * static_cast<int>(sizeof(float));
+  static constexpr int kBiasOffset = kRows * kSumsPitch<kColumns>;
+  static constexpr int kBytes = (kBiasOffset + kTileChannels) * static_cast<int>(sizeof(float));
 };
 
 // Position of a block: its first row of the filter, its tile of channels, its cluster and its rank.
@@ -30,7 +30,7 @@ struct ClusterTile {
   int c0;
   int cluster;
   int rank;
-  bool sums_bias;
+  bool accumulates_bias_gradient;
 };
 
 // Adds up the sums of the cluster's blocks and stores dw and dbias, or partial sums. Called by all kThreads threads of
@@ -39,7 +39,7 @@ template <class T, int kFilterRows, int kThreads, class P>
 __device__ __forceinline__ void store_cluster_sums(const Problem& p, const ClusterSplit& split, const ClusterTile& tile,
                                                    float* sums, T* dw, P* dbias, float* partial) {
   constexpr int kQuadsPerRow = kColumns / 4;
-  const bool whole = split.clusters == 1;
+  const bool single_cluster = split.clusters == 1;
   float* const partial_sums = partial + static_cast<long long>(tile.cluster) * partial_row(p);
   for (int i = threadIdx.x + tile.rank * kThreads; i < ClusterSums<kFilterRows>::kRows * kQuadsPerRow;
        i += split.ranks * kThreads) {
@@ -48,20 +48,20 @@ __device__ __forceinline__ void store_cluster_sums(const Problem& p, const Clust
     const int k = tile.k0 + row % kTileChannels;
     const int c = tile.c0 + column % kTileChannels;
     if (k >= p.k || c >= p.c) continue;
-    auto* const mine = reinterpret_cast<float4*>(sums + row * kSumsPitch<kColumns> + column);
-    const float4 v = sum_over_cluster(mine, split.ranks);
+    auto* const local_sums = reinterpret_cast<float4*>(sums + row * kSumsPitch<kColumns> + column);
+    const float4 v = sum_over_cluster(local_sums, split.ranks);
     const int index = ((k * 3 + tile.r0 + row / kTileChannels) * 3 + column / kTileChannels) * p.c + c;
-    if (whole) {
+    if (single_cluster) {
       *reinterpret_cast<Quad<T>*>(dw + index) = pack_quad<T>({v.x, v.y, v.z, v.w});
     } else {
       *reinterpret_cast<float4*>(partial_sums + index) = v;
     }
   }
   const int k = tile.k0 + static_cast<int>(threadIdx.x);
-  if (tile.sums_bias && tile.rank == 0 && threadIdx.x < kTileChannels && k < p.k) {
-    void* const bias_to = whole ? static_cast<void*>(dbias) : partial_sums + bias_offset(p);
-    const float sum = sum_over_cluster(sums + ClusterSums<kFilterRows>::kBiasAt + threadIdx.x, split.ranks);
-    store_gradient<P>(bias_to, k, sum, whole);
+  if (tile.accumulates_bias_gradient && tile.rank == 0 && threadIdx.x < kTileChannels && k < p.k) {
+    void* const bias_to = single_cluster ? static_cast<void*>(dbias) : partial_sums + bias_offset(p);
+    const float sum = sum_over_cluster(sums + ClusterSums<kFilterRows>::kBiasOffset + threadIdx.x, split.ranks);
+    store_gradient<P>(bias_to, k, sum, single_cluster);
   }
 }
 

@@ -10,7 +10,7 @@
 
 namespace ladder::conv3x3 {
 
-// A pixel's place, moved on without a division.
+// Position of a pixel, advanced without a division.
 struct PixelStep {
   int pixels, rows, cols;  // pixels = rows * w + cols, rows modulo h
 };
@@ -43,9 +43,9 @@ struct Column {
   int offset;
   int row, col;  // of the neighbour, relative to the pixel
 
-  __device__ __forceinline__ bool inside(const Problem& p, const PixelCursor& at) const {
-    return static_cast<unsigned>(at.row + row) < static_cast<unsigned>(p.h) &&
-           static_cast<unsigned>(at.col + col) < static_cast<unsigned>(p.w);
+  __device__ __forceinline__ bool inside(const Problem& p, const PixelCursor& cursor) const {
+    return static_cast<unsigned>(cursor.row + row) < static_cast<unsigned>(p.h) &&
+           static_cast<unsigned>(cursor.col + col) < static_cast<unsigned>(p.w);
   }
 };
 

@@ -1,6 +1,6 @@
 // wgrad's partial sums, and the kernel that adds them.
 //
-// A block owns a tile of outputs and a share of the pixels. It writes its sums as fp32 into the workspace, row `split` of
+// A block owns a tile of outputs and a range of the pixels. It writes its sums as fp32 into the workspace, row `split` of
 // [splits][partial_row(p)]: dw [k][3][3][c], then dbias [k], each padded to 16 bytes. A second kernel adds the rows. No
 // atomics: the same sums in the same order every time, so results are equal bit for bit.
 #pragma once
@@ -17,10 +17,10 @@ __host__ __device__ constexpr int padded(int count) { return ceil_div(count, 4) 
 __host__ __device__ inline int bias_offset(const Problem& p) { return padded(9 * p.c * p.k); }
 __host__ __device__ inline int partial_row(const Problem& p) { return bias_offset(p) + padded(p.k); }
 
-// Split i has units i * each to (i + 1) * each - 1, a unit being whatever the version shares out: pixels, patches.
+// Split i has units [i * units_per_split, (i + 1) * units_per_split); a version counts pixels or patches.
 struct Split {
   int splits = 1;
-  int each = 1;
+  int units_per_split = 1;
 };
 
 inline std::size_t partial_bytes(const Problem& p, const Split& split) {

@@ -28,10 +28,11 @@ inline SplitPlan plan_split(int row, int units, int tiles, const BlockCost& cost
   const double row_ns = 8.0 * row / kBytesPerNs;
   SplitPlan best{};
   for (int splits = 1; splits <= units && (splits == 1 || (splits - 1) * tiles < kMaxWaves * slots); ++splits) {
-    const int each = ceil_div(units, splits);
-    if (ceil_div(units, each) != splits) continue;  // a split would be empty
-    const double ns = ceil_div(splits * tiles, slots) * (cost.start_ns + each * cost.unit_ns) + splits * row_ns;
-    if (splits == 1 || ns < best.ns) best = {{splits, each}, ns};
+    const int units_per_split = ceil_div(units, splits);
+    if (ceil_div(units, units_per_split) != splits) continue;  // a split would be empty
+    const double ns =
+        ceil_div(splits * tiles, slots) * (cost.start_ns + units_per_split * cost.unit_ns) + splits * row_ns;
+    if (splits == 1 || ns < best.ns) best = {{splits, units_per_split}, ns};
   }
   return best;
 }

@@ -33,11 +33,12 @@ __device__ __forceinline__ void split_pair(float first, float second, std::uint3
 template <int kThreads>
 __device__ __forceinline__ void arrange_filter_parts(const Problem& p, const float* w, int channel0,
                                                      unsigned char* filters) {
-  arrange_filters<kPartsN, kThreads>(p, w, channel0, [&](int at, float first, float second) {
+  arrange_filters<kPartsN, kThreads>(p, w, channel0, [&](int byte_offset, float first, float second) {
     std::uint32_t parts[kParts];
     split_pair(first, second, parts);
 #pragma unroll
-    for (int i = 0; i < kParts; ++i) *reinterpret_cast<std::uint32_t*>(filters + i * kPartBytes + at) = parts[i];
+    for (int i = 0; i < kParts; ++i)
+      *reinterpret_cast<std::uint32_t*>(filters + i * kPartBytes + byte_offset) = parts[i];
   });
 }
 

@@ -49,15 +49,15 @@ struct FfmaWindow {
     const int first = kPixelStep * col0 - kPad * kChannels;
 #pragma unroll
     for (int i = 0; i < ceil_div(kRows, kWarps); ++i) {
-      const int at = i * kWarps + warp;
-      const int row = kStride * (row0 + at) - kPad + filter_row;
+      const int tile_row = i * kWarps + warp;
+      const int row = kStride * (row0 + tile_row) - kPad + filter_row;
       const float* const from = x + static_cast<long long>(image * p.h + row) * p.w * kChannels + first;
 #pragma unroll
       for (int j = 0; j < ceil_div(kWindow, 32); ++j) {
         const int element = j * 32 + lane;
-        if (at >= kRows || element >= kWindow) break;
+        if (tile_row >= kRows || element >= kWindow) break;
         const bool inside = row >= 0 && row < p.h && first + element >= 0 && first + element < p.w * kChannels;
-        ptx::cp_async<4>(stage + at * kPitch + element, inside ? from + element : x, inside);
+        ptx::cp_async<4>(stage + tile_row * kPitch + element, inside ? from + element : x, inside);
       }
     }
     float* const filters = stage + kRows * kPitch;
@@ -80,8 +80,8 @@ struct FfmaWindow {
 #pragma unroll
     for (int i = 0; i < kThreadPixels; ++i) {
       // Pixels beyond the tile's last one repeat it.
-      const int mine = thread_pixel(i, thread);
-      const int pixel = mine < kRows * kCols ? mine : kRows * kCols - 1;
+      const int pixel_idx = thread_pixel(i, thread);
+      const int pixel = pixel_idx < kRows * kCols ? pixel_idx : kRows * kCols - 1;
       windows[i] = stage + pixel / kCols * kPitch + pixel % kCols * kPixelStep;
     }
     const float* const filters = stage + kRows * kPitch + thread % kChannelThreads * kFilterPitch;

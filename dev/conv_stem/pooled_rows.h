@@ -8,7 +8,7 @@
 
 namespace ladder::conv_stem {
 
-inline Rows pooled_rows(const Problem& p) { return {p.n, ceil_div(p.pool_w(), kTilePooled), p.pool_h()}; }
+inline OutputRows pooled_rows(const Problem& p) { return {p.n, ceil_div(p.pool_w(), kTilePooled), p.pool_h()}; }
 
 // sum(i): the lane's sum i of a row, as wgmma leaves it. Value 2j + e is the largest of three pixels' column 8j + 2t + e.
 template <int kN, class Sum>

@@ -32,26 +32,26 @@ __device__ __forceinline__ void arrange_filters(const Problem& p, const float* w
     float2 pairs[kBatch];
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      const int at = first + i * kThreads;
-      const int pair = at % kStepPairs;
-      const int step = at / kStepPairs % kSteps;
-      const int channel = channel0 + at / kStepPairs / kSteps;
+      const int pair_idx = first + i * kThreads;
+      const int pair = pair_idx % kStepPairs;
+      const int step = pair_idx / kStepPairs % kSteps;
+      const int channel = channel0 + pair_idx / kStepPairs / kSteps;
       const bool in_row = step < kRowSteps;
       const int term =
           in_row ? step / 2 * kFilterRow + step % 2 * kStepTerms + 2 * pair : 2 * pair * kFilterRow + kFilterRow - 1;
       const int next = term + (in_row ? 1 : kFilterRow);
-      const bool exists = at < kPairs && channel < p.k;
+      const bool exists = pair_idx < kPairs && channel < p.k;
       const float* const filter = w + channel * kFilterSize;
       pairs[i].x = exists && term < kFilterSize ? filter[term] : 0.0f;
       pairs[i].y = exists && next < kFilterSize ? filter[next] : 0.0f;
     }
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      const int at = first + i * kThreads;
-      if (at >= kPairs) break;
-      const int pair = at % kStepPairs;
-      const int step = at / kStepPairs % kSteps;
-      const int channel = at / kStepPairs / kSteps;
+      const int pair_idx = first + i * kThreads;
+      if (pair_idx >= kPairs) break;
+      const int pair = pair_idx % kStepPairs;
+      const int step = pair_idx / kStepPairs % kSteps;
+      const int channel = pair_idx / kStepPairs / kSteps;
       const int row = channel / 16 * 16 + channel % 4 / 2 * 8 + channel % 16 / 4 * 2 + channel % 2;
       // Lane t's four terms are words t and t + 4 of a step's 32 bytes.
       const int run = step % kChunkSteps * 2 + pair % 2;

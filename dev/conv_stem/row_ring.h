@@ -55,10 +55,10 @@ struct RowGroup {
     const int thread = ptx::opaque(static_cast<int>(threadIdx.x % kGroupThreads));
 #pragma unroll
     for (int i = 0; i < kRounds; ++i) {
-      const int at = i * kGroupThreads + thread;
-      const int row = kGroupRows * group - kPad + at / kRowQuads;
-      const int element = tile * kTileCols * kPixelStep + (at % kRowQuads - 2) * kQuad;
-      const bool inside = at < kQuads && row >= 0 && row < p.h && element >= 0;
+      const int quad_idx = i * kGroupThreads + thread;
+      const int row = kGroupRows * group - kPad + quad_idx / kRowQuads;
+      const int element = tile * kTileCols * kPixelStep + (quad_idx % kRowQuads - 2) * kQuad;
+      const bool inside = quad_idx < kQuads && row >= 0 && row < p.h && element >= 0;
       const float* const from = x + static_cast<long long>(image * p.h + row) * p.w * kChannels + element;
       fetched[i] = fetch_four<kVectors>(from, inside ? p.w * kChannels - element : 0);
     }
@@ -70,12 +70,12 @@ struct RowGroup {
     T* const rows = ring_group(ring, group);
 #pragma unroll
     for (int i = 0; i < kRounds; ++i) {
-      const int at = i * kGroupThreads + thread;
-      if (at >= kQuads) break;
+      const int quad_idx = i * kGroupThreads + thread;
+      if (quad_idx >= kQuads) break;
       const float values[kQuad] = {fetched[i].x, fetched[i].y, fetched[i].z, fetched[i].w};
       const Quad<T> bits = pack_quad<T>(values);
       // NOTE: the first float of x lies six elements, the padding, after the margin: a quad is aligned to half its size.
-      T* const to = rows + at / kRowQuads * kRowPitch + at % kRowQuads * kQuad + 2;
+      T* const to = rows + quad_idx / kRowQuads * kRowPitch + quad_idx % kRowQuads * kQuad + 2;
       if constexpr (sizeof(T) == 4) {
         *reinterpret_cast<uint2*>(to) = {bits.x, bits.y};
         *reinterpret_cast<uint2*>(to + 2) = {bits.z, bits.w};

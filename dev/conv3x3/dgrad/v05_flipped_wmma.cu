@@ -1,7 +1,7 @@
 // Idea:   flipped weights, then fprop v07: WMMA on tiles that cp.async fetches two at a time.
 // Parent: v04; fprop v07.
-// Why:    tensor cores do in a few microseconds what FFMA takes a hundred for. Limiter: fprop v07's, the way from L2
-//         through shared memory into fragments; and the flip's launch, 2 to 3 us, now shows at 8x8.
+// Why:    tensor cores multiply many times as fast as FFMA. Limiter: fprop v07's, the way from L2 through shared memory
+//         into fragments; and the flip's launch, which now shows at 8x8.
 // Needs:  sm_80; a workspace for the flipped weights.
 
 #include "dev/conv3x3/flipped.h"

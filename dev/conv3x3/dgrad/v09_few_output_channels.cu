@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(kFewThreads, kFewBlocksPerSm)
   LADDER_SHARED(FewSmem, smem, [1]);
   const int c = forward.k;
   const FewWeights<T> weights{.first = w + 8 * c, .by_output = 1, .by_tap = -c, .by_input = 9 * c};
-  convolve_few<true>(forward, dy, weights, static_cast<const float*>(nullptr), dx, smem[0]);
+  convolve_few_channels<true>(forward, dy, weights, static_cast<const float*>(nullptr), dx, smem[0]);
 }
 
 void launch(const Problem& p, const Dgrad::Tensors& t, void*, Stream stream) {

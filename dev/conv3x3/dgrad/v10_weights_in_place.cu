@@ -2,9 +2,9 @@
 //         in w, and wgmma takes it as an MN-major operand: the tensor cores exchange the channels, the tap's number is
 //         counted backwards, and nothing flips w beforehand.
 // Parent: v07.
-// Why:    v07's flip is a launch of 2 to 3 us before each of a step's 45 data gradients, a tenth of their time, and all of it
-//         latency. Limiter: the forward v09's, whose tiles, rings and epilogue these are: both warpgroups store at the same
-//         time, so the tensor cores idle through each tile's end.
+// Why:    v07's flip is a launch before each of a step's data gradients, and all of it latency. Limiter: the forward v09's,
+//         whose tiles, rings and epilogue these are: both warpgroups store at the same time, so the tensor cores idle
+//         through each tile's end.
 // Needs:  sm_90a; c and k multiples of 16 bytes (the TMA's strides); bf16 or fp16, as wgmma takes no other MN-major.
 
 #include "dev/conv3x3/wgmma_halo.h"
@@ -16,7 +16,7 @@ namespace {
 
 // w [k][tap][c] as it lies: a row of shared memory is 64 channels c of one k that is summed over, so the operand is MN-major.
 // A box holds 64 x 64 channels; taps are counted backwards.
-struct Weights {
+struct BackwardHaloWeights {
   static constexpr bool kAnyChannels = false;
   static constexpr int kBoxChannels = 64;
   static constexpr int kBoxBytes = kBoxChannels * kRowBytes;
@@ -108,8 +108,9 @@ template <class T, class Tile>
 KernelPlan<Dgrad> tile_plan(const Problem& p, const char* name) {
   const auto bind = [p](const Dgrad::Tensors& t, void*) {
     return bind_launch(conv3x3_dgrad_v10_kernel<T, Tile>, halo_config<Tile>(p), p,
-                       halo_map(p, t.dy, Weights::channels_in(p)),
-                       weight_map(p, t.w, Weights::kBoxChannels, Weights::kBoxChannels), static_cast<T*>(t.dx));
+                       halo_map(p, t.dy, BackwardHaloWeights::channels_in(p)),
+                       weight_map(p, t.w, BackwardHaloWeights::kBoxChannels, BackwardHaloWeights::kBoxChannels),
+                       static_cast<T*>(t.dx));
   };
   return {.name = name, .bind = bind};
 }
@@ -118,7 +119,7 @@ std::vector<KernelPlan<Dgrad>> plans(const Problem& p) {
   return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Dgrad>> {
     using T = decltype(element);
     if constexpr (sizeof(T) == 2) {
-      return halo_plans<Dgrad, Weights>(
+      return halo_plans<Dgrad, BackwardHaloWeights>(
           p, [&](auto tile, const char* name) { return tile_plan<T, decltype(tile)>(p, name); });
     } else {
       return {};

@@ -14,7 +14,7 @@
 namespace ladder::conv3x3 {
 namespace {
 
-struct Weights : BackwardTaps {
+struct BackwardColumnWeights : BackwardTaps {
   template <class T, int kPixels>
   static __device__ __forceinline__ void multiply(float (&sum)[kPixels / 2], std::uint64_t a, std::uint64_t b,
                                                   bool accumulate) {
@@ -31,23 +31,23 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x == 0) smem.init_barriers();
   __syncthreads();
   ptx::grid_dependency_wait();
-  const Share share = share_of_block<Weights, Tile>(p);
+  const PatchRange work_range = patch_range_of_block<BackwardColumnWeights, Tile>(p);
 
   // The producer.
   if (threadIdx.x >= kConsumerThreads) {
-    if (threadIdx.x == kConsumerThreads) load_columns<Weights>(p, smem, share, dy_map, w_map);
+    if (threadIdx.x == kConsumerThreads) load_columns<BackwardColumnWeights>(p, smem, work_range, dy_map, w_map);
     return;
   }
 
   // The consumers: every other patch of the block's for each warpgroup.
   const int group = threadIdx.x / kGroupThreads;
   const bool elected = threadIdx.x % 32 == 0;
-  auto out = store_of_group<T>(smem, share, group, p.c);
+  auto out = store_of_group<T>(smem, work_range, group, p.c);
   int turn = group;
-  for (int patch = share.first + group * share.step; patch < share.count;
-       patch += kConsumerGroups * share.step, turn += kConsumerGroups) {
+  for (int patch = work_range.first + group * work_range.step; patch < work_range.count;
+       patch += kConsumerGroups * work_range.step, turn += kConsumerGroups) {
     float sum[Tile::kPixels / 2];
-    multiply_columns<T, Weights>(smem, share.chunks, turn, elected, sum);
+    multiply_columns<T, BackwardColumnWeights>(smem, work_range.chunks, turn, elected, sum);
     out.store(p, position_of<Tile>(p, patch), sum, {0.0f, 0.0f}, false, dx);
   }
 }
@@ -55,9 +55,10 @@ __global__ void __launch_bounds__(kThreads, 1)
 template <class T, class Tile>
 KernelPlan<Dgrad> tile_plan(const Problem& p, const char* name) {
   const auto bind = [p](const Dgrad::Tensors& t, void*) {
-    return bind_launch(conv3x3_dgrad_v12_kernel<T, Tile>, columns_config<Tile>(p, Weights::channels_out(p)), p,
-                       columns_map<Tile>(p, t.dy, Weights::channels_in(p)), weight_map(p, t.w, kChunk, kTileChannels),
-                       static_cast<T*>(t.dx));
+    return bind_launch(conv3x3_dgrad_v12_kernel<T, Tile>,
+                       columns_config<Tile>(p, BackwardColumnWeights::channels_out(p)), p,
+                       columns_map<Tile>(p, t.dy, BackwardColumnWeights::channels_in(p)),
+                       weight_map(p, t.w, kChunk, kTileChannels), static_cast<T*>(t.dx));
   };
   return {.name = name, .bind = bind};
 }
@@ -66,7 +67,7 @@ std::vector<KernelPlan<Dgrad>> plans(const Problem& p) {
   return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Dgrad>> {
     using T = decltype(element);
     if constexpr (sizeof(T) == 2) {
-      return column_plans<Dgrad, Weights>(
+      return column_plans<Dgrad, BackwardColumnWeights>(
           p, [&](auto tile, const char* name) { return tile_plan<T, decltype(tile)>(p, name); });
     } else {
       return {};

@@ -158,9 +158,9 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
   for (int i = 0; i < kWarpM / 16; ++i) {
 #pragma unroll
     for (int j = 0; j < kWarpN / 8; ++j) {
-      float* at = tile + (warp_m + 16 * i + lane / 4) * Tile::kPitchC + warp_n + 8 * j + lane % 4 * 2;
-      *reinterpret_cast<float2*>(at) = {sum[i][j][0], sum[i][j][1]};
-      *reinterpret_cast<float2*>(at + 8 * Tile::kPitchC) = {sum[i][j][2], sum[i][j][3]};
+      float* smem_ptr = tile + (warp_m + 16 * i + lane / 4) * Tile::kPitchC + warp_n + 8 * j + lane % 4 * 2;
+      *reinterpret_cast<float2*>(smem_ptr) = {sum[i][j][0], sum[i][j][1]};
+      *reinterpret_cast<float2*>(smem_ptr + 8 * Tile::kPitchC) = {sum[i][j][2], sum[i][j][3]};
     }
   }
   __syncthreads();

@@ -19,7 +19,7 @@ namespace {
 
 // Reads w [k][tap][c] without a transposition. A row of operand B in shared memory is one output channel's 128 bytes, a
 // chunk of the input channels c. The product sums over c, which is contiguous, so B is K-major.
-struct Weights {
+struct HaloWeights {
   static constexpr bool kAnyChannels = true;
   static constexpr int stage_bytes(int block_n) { return block_n * kRowBytes; }  // [k][128 bytes of c]
 
@@ -111,7 +111,7 @@ KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
     return with_parameter_type<T>(p.params16, [&](auto parameter) {
       using P = decltype(parameter);
       return bind_launch(conv3x3_fprop_v09_kernel<T, Tile, P>, halo_config<Tile>(p), p,
-                         halo_map(p, t.x, Weights::channels_in(p)), weight_map(p, t.w, Tile::kBlockN, kChunk<T>),
+                         halo_map(p, t.x, HaloWeights::channels_in(p)), weight_map(p, t.w, Tile::kBlockN, kChunk<T>),
                          typed<P>(t.bias), static_cast<T*>(t.y));
     });
   };
@@ -121,7 +121,7 @@ KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
 std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
   return with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
-    return halo_plans<Fprop, Weights>(
+    return halo_plans<Fprop, HaloWeights>(
         p, [&](auto tile, const char* name) { return tile_plan<T, decltype(tile)>(p, name); });
   });
 }

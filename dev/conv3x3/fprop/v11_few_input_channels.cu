@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(kFewThreads, kFewBlocksPerSm)
     conv3x3_fprop_v11_kernel(Problem p, const T* x, const T* w, const P* bias, T* y) {
   LADDER_SHARED(FewSmem, smem, [1]);
   const FewWeights<T> weights{.first = w, .by_output = 9 * p.c, .by_tap = p.c, .by_input = 1};
-  convolve_few<false>(p, x, weights, bias, y, smem[0]);
+  convolve_few_channels<false>(p, x, weights, bias, y, smem[0]);
 }
 
 void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {

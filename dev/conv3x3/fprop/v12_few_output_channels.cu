@@ -62,10 +62,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   const auto load_pixels = [&](int step, uint4(&pixels)[2][2]) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const int at = step * kStep + i * 8 + g;
-      const int row = row0 + at / kHalo - 1;
-      const int col = col0 + at % kHalo - 1;
-      const bool inside = at < kHaloPixels && static_cast<unsigned>(row) < static_cast<unsigned>(p.h) &&
+      const int pixel_idx = step * kStep + i * 8 + g;
+      const int row = row0 + pixel_idx / kHalo - 1;
+      const int col = col0 + pixel_idx % kHalo - 1;
+      const bool inside = pixel_idx < kHaloPixels && static_cast<unsigned>(row) < static_cast<unsigned>(p.h) &&
                           static_cast<unsigned>(col) < static_cast<unsigned>(p.w);
       load_halves(x + (inside ? ((image * p.h + row) * p.w + col) * p.c : 0), inside, pixels[i]);
     }
@@ -139,9 +139,9 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   ptx::grid_dependency_launch();
   __syncthreads();
 
-  for (int at = threadIdx.x; at < kTile * kTile; at += kThreads) {
-    const int row = at / kTile;
-    const int col = at % kTile;
+  for (int pixel_idx = threadIdx.x; pixel_idx < kTile * kTile; pixel_idx += kThreads) {
+    const int row = pixel_idx / kTile;
+    const int col = pixel_idx % kTile;
     if (row0 + row >= p.h || col0 + col >= p.w) continue;
     T* const to = y + ((image * p.h + row0 + row) * p.w + col0 + col) * kOutputs;
 #pragma unroll

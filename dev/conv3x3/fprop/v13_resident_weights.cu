@@ -2,9 +2,8 @@
 //         patches, and its two consumer warpgroups take tiles in turns: one stores while the other multiplies.
 // Parent: v09.
 // Why:    v09 reads a tile's weights again for each tile, which fills its stages, and both its warpgroups store at the same
-//         time: 1.6 to 1.9 us a tile in which the tensor cores idle, 22 us at 64x64, 64 -> 64, for 11.5 us of products. A
-//         prototype with resident weights took 15.4. Limiter left: the weights and the first patch before the first product,
-//         the last tile's store.
+//         time, in which the tensor cores idle. Limiter left: the weights and the first patch before the first product, the
+//         last tile's store.
 // Needs:  sm_90a; c at most 128 and a multiple of 8 (the TMA's strides), k a multiple of 8; bf16 or fp16.
 
 #include "dev/conv3x3/resident_weights.h"
@@ -13,7 +12,7 @@
 namespace ladder::conv3x3 {
 namespace {
 
-struct Weights : ForwardTaps {
+struct ResidentWeights : ForwardTaps {
   template <class T>
   static __device__ __forceinline__ void multiply(float (&sum)[kTileChannels / 2], std::uint64_t a, std::uint64_t b,
                                                   bool accumulate) {
@@ -32,14 +31,14 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   ptx::grid_dependency_wait();
   const int channel_tiles = ceil_div(p.k, kTileChannels);
-  const ResidentShare share{.channel0 = static_cast<int>(blockIdx.x) % channel_tiles * kTileChannels,
-                            .first_tile = static_cast<int>(blockIdx.x / channel_tiles),
-                            .tile_step = static_cast<int>(gridDim.x / channel_tiles),
-                            .tiles = ceil_div(num_patches(p), Tile::kPatches)};
+  const TileRange work_range{.channel0 = static_cast<int>(blockIdx.x) % channel_tiles * kTileChannels,
+                             .first_tile = static_cast<int>(blockIdx.x / channel_tiles),
+                             .tile_step = static_cast<int>(gridDim.x / channel_tiles),
+                             .tiles = ceil_div(num_patches(p), Tile::kPatches)};
 
   // The producer.
   if (threadIdx.x >= kConsumerThreads) {
-    if (threadIdx.x == kConsumerThreads) load_resident<Weights>(p, smem, share, chunks, x_map, w_map);
+    if (threadIdx.x == kConsumerThreads) load_resident<ResidentWeights>(p, smem, work_range, chunks, x_map, w_map);
     return;
   }
 
@@ -48,11 +47,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   const bool elected = threadIdx.x % 32 == 0;
   unsigned char* const staging = smem.stores + threadIdx.x / 32 * PatchStore<T>::kBytes;
   int turn = group;
-  for (int tile = share.first_tile + group * share.tile_step; tile < share.tiles;
-       tile += kConsumerGroups * share.tile_step) {
+  for (int tile = work_range.first_tile + group * work_range.tile_step; tile < work_range.tiles;
+       tile += kConsumerGroups * work_range.tile_step) {
     float sum[Tile::kPatches][kTileChannels / 2];
-    multiply_resident<T, Weights>(smem, chunks, turn, elected, sum);
-    store_resident<Weights, Tile>(p, staging, tile, share.channel0, sum, bias, y);
+    multiply_resident<T, ResidentWeights>(smem, chunks, turn, elected, sum);
+    store_resident<ResidentWeights, Tile>(p, staging, tile, work_range.channel0, sum, bias, y);
     turn += kConsumerGroups;
   }
 }
@@ -60,14 +59,14 @@ __global__ void __launch_bounds__(kThreads, 1)
 template <class T, class Tile>
 KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
   const auto bind = [p](const Fprop::Tensors& t, void*) {
-    const auto blocks = static_cast<unsigned>(num_blocks<Tile>(p, Weights::channels_out(p)));
+    const auto blocks = static_cast<unsigned>(num_blocks<Tile>(p, ResidentWeights::channels_out(p)));
     return with_parameter_type<T>(p.params16, [&](auto parameter) {
       using P = decltype(parameter);
       return bind_launch(
           conv3x3_fprop_v13_kernel<T, Tile, P>,
           {.grid = blocks, .block = kThreads, .dynamic_smem = Tile::kSmemBytes, .overlaps_previous = true}, p,
-          halo_map(p, t.x, Weights::channels_in(p)), weight_map(p, t.w, kTileChannels, kChunk), typed<P>(t.bias),
-          static_cast<T*>(t.y));
+          halo_map(p, t.x, ResidentWeights::channels_in(p)), weight_map(p, t.w, kTileChannels, kChunk),
+          typed<P>(t.bias), static_cast<T*>(t.y));
     });
   };
   return {.name = name, .bind = bind};
@@ -77,7 +76,7 @@ std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
   return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Fprop>> {
     using T = decltype(element);
     if constexpr (sizeof(T) == 2) {
-      return resident_plans<Fprop, Weights>(
+      return resident_plans<Fprop, ResidentWeights>(
           p, [&](auto tile, const char* name) { return tile_plan<T, decltype(tile)>(p, name); });
     } else {
       return {};

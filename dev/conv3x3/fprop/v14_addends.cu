@@ -2,7 +2,7 @@
 //         residual image. Bias and row are added up in registers before the products; cp.async copies the residual into
 //         the rows of shared memory that the sums pass through, two rounds ahead of them.
 // Parent: v09.
-// Why:    after v09, add/embedding and add/residual read and write y once more each, 2 to 13 us and a launch. Here y is
+// Why:    after v09, add/embedding and add/residual read and write y once more each, and are launches. Here y is
 //         written once, and rounded once instead of twice. Limiter left: as v09, with the same tiles, rings and
 //         products: both warpgroups store at the same time.
 // Needs:  sm_90a; c and k multiples of 8 (the TMA's strides, whole runs of 16 bytes); the embedding's rows and first column
@@ -20,7 +20,7 @@ namespace {
 
 // Operand of w [k][tap][c], with its layout unchanged: a row of shared memory is a chunk of channels c of an output
 // channel, so the operand is K-major.
-struct Weights {
+struct AddendWeights {
   static constexpr int stage_bytes(int block_n) { return block_n * kRowBytes; }  // [k][128 bytes of c]
 
   static __host__ __device__ int channels_in(const Problem& p) { return p.c; }
@@ -50,8 +50,8 @@ struct Rounds {
   static constexpr int kCount = Tile::kGroupPatches * kOfPatch;
   static constexpr int kBuffers = 2;
   // Byte offset of the warps' second sets, after HaloSmem, which has the first.
-  static constexpr std::size_t kMoreAt = (Tile::kSmemBytes + 15) / 16 * 16;
-  static constexpr std::size_t kSmemBytes = kMoreAt + kConsumerWarps * kStagingBytes;
+  static constexpr std::size_t kSecondRowsOffset = (Tile::kSmemBytes + 15) / 16 * 16;
+  static constexpr std::size_t kSmemBytes = kSecondRowsOffset + kConsumerWarps * kStagingBytes;
   static_assert(kSmemBytes <= 227 * 1024, "what a block of sm_90 can have");
 
   static __host__ __device__ constexpr int patch(int round) { return round / kOfPatch; }
@@ -64,19 +64,19 @@ struct Rounds {
 // Calls f(address in shared memory, element of an image [n, h, w, k], true if it is in the image) for each of the
 // lane's runs of eight channels of a round.
 template <int kChannels, class F>
-__device__ __forceinline__ void for_runs(const Problem& p, unsigned char* rows, const PatchPosition& at, int channel0,
-                                         const F& f) {
+__device__ __forceinline__ void for_runs(const Problem& p, unsigned char* rows, const PatchPosition& position,
+                                         int channel0, const F& f) {
   constexpr int kRuns = kChannels / 8;  // of a pixel
 #pragma unroll
   for (int i = 0; i < 16 * kRuns / 32; ++i) {
     const int run = i * 32 + static_cast<int>(threadIdx.x) % 32;
     const int pixel = run / kRuns;
-    const int row = at.row + static_cast<int>(threadIdx.x) / 32 % 4 * 2 + pixel / kPatch;
-    const int col = at.col + pixel % kPatch;
+    const int row = position.row + static_cast<int>(threadIdx.x) / 32 % 4 * 2 + pixel / kPatch;
+    const int col = position.col + pixel % kPatch;
     const int channel = channel0 + run % kRuns * 8;
-    const bool inside = at.image < p.n && row < p.h && col < p.w && channel < p.k;
+    const bool inside = position.image < p.n && row < p.h && col < p.w && channel < p.k;
     f(rows + pixel * kStagingPitch + run % kRuns * 16,
-      static_cast<long long>((at.image * p.h + row) * p.w + col) * p.k + channel, inside);
+      static_cast<long long>((position.image * p.h + row) * p.w + col) * p.k + channel, inside);
   }
 }
 
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int group = warp / 4;
   const bool elected = threadIdx.x % 32 == 0;
   unsigned char* const rows[R::kBuffers] = {smem.staging + warp * kStagingBytes,
-                                            dynamic_smem + R::kMoreAt + warp * kStagingBytes};
+                                            dynamic_smem + R::kSecondRowsOffset + warp * kStagingBytes};
   unsigned reduce_parity = 0;
   for (int tile = blockIdx.x; tile < tiles.count; tile += gridDim.x) {
     const int channel0 = tile % tiles.channel_tiles * Tile::kBlockN;
@@ -223,7 +223,7 @@ KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
   const auto bind = [p](const Fprop::Tensors& t, void*) {
     LaunchConfig config = halo_config<Tile>(p);
     config.dynamic_smem = Rounds<Tile>::kSmemBytes;
-    return bind_launch(conv3x3_fprop_v14_kernel<T, Tile>, config, p, halo_map(p, t.x, Weights::channels_in(p)),
+    return bind_launch(conv3x3_fprop_v14_kernel<T, Tile>, config, p, halo_map(p, t.x, AddendWeights::channels_in(p)),
                        weight_map(p, t.w, Tile::kBlockN, kChunk<T>), Addends<T>::of(p, t), static_cast<T*>(t.y));
   };
   return {.name = name, .bind = bind};
@@ -233,7 +233,7 @@ std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
   return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Fprop>> {
     using T = decltype(element);
     if constexpr (sizeof(T) == 2) {
-      return halo_plans<Fprop, Weights>(
+      return halo_plans<Fprop, AddendWeights>(
           p, [&](auto tile, const char* name) { return tile_plan<T, decltype(tile)>(p, name); });
     } else {
       return {};

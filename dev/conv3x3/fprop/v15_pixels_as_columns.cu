@@ -3,9 +3,9 @@
 //         multiplies. Bias, a row of an embedding and a residual image are added in the epilogue.
 // Parent: v13, with v14's addends.
 // Why:    with 64 pixels as rows and 64 channels as columns, v13 and v14 read 128 bytes of shared memory a clock, all there
-//         is, so fetches and stores hold the tensor cores up: 22 us at 64x64, 64 -> 64, for 11.5 us of products. Here it is 80.
-//         A channel is a lane's own, so bias and embedding are two registers; stmatrix turns the sums back into rows of
-//         pixels. Limiter left: the weights and the first patch before the first product, the last patch's store.
+//         is, so fetches and stores hold the tensor cores up. Here it is 80. A channel is a lane's own,
+//         so bias and embedding are two registers; stmatrix turns the sums back into rows of pixels. Limiter left: the
+//         weights and the first patch before the first product, the last patch's store.
 // Needs:  sm_90a; c at most 128, c and k multiples of 8 (the TMA's strides, whole runs of 16 bytes); an fp32 bias; bf16 or
 //         fp16.
 
@@ -14,7 +14,7 @@
 namespace ladder::conv3x3 {
 namespace {
 
-struct Weights : ForwardTaps {
+struct ForwardColumnWeights : ForwardTaps {
   template <class T, int kPixels>
   static __device__ __forceinline__ void multiply(float (&sum)[kPixels / 2], std::uint64_t a, std::uint64_t b,
                                                   bool accumulate) {
@@ -31,35 +31,36 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x == 0) smem.init_barriers();
   __syncthreads();
   ptx::grid_dependency_wait();
-  const Share share = share_of_block<Weights, Tile>(p);
+  const PatchRange work_range = patch_range_of_block<ForwardColumnWeights, Tile>(p);
 
   // The producer.
   if (threadIdx.x >= kConsumerThreads) {
-    if (threadIdx.x == kConsumerThreads) load_columns<Weights>(p, smem, share, x_map, w_map);
+    if (threadIdx.x == kConsumerThreads) load_columns<ForwardColumnWeights>(p, smem, work_range, x_map, w_map);
     return;
   }
 
   // The consumers: every other patch of the block's for each warpgroup.
   const int group = threadIdx.x / kGroupThreads;
   const bool elected = threadIdx.x % 32 == 0;
-  auto out = store_of_group<T>(smem, share, group, p.k);
+  auto out = store_of_group<T>(smem, work_range, group, p.k);
   int turn = group;
-  for (int patch = share.first + group * share.step; patch < share.count;
-       patch += kConsumerGroups * share.step, turn += kConsumerGroups) {
-    const PatchPosition at = position_of<Tile>(p, patch);
-    const float2 added = out.fetch(p, at, addends);
+  for (int patch = work_range.first + group * work_range.step; patch < work_range.count;
+       patch += kConsumerGroups * work_range.step, turn += kConsumerGroups) {
+    const PatchPosition position = position_of<Tile>(p, patch);
+    const float2 added = out.fetch(p, position, addends);
     float sum[Tile::kPixels / 2];
-    multiply_columns<T, Weights>(smem, share.chunks, turn, elected, sum);
-    out.store(p, at, sum, added, addends.residual != nullptr, y);
+    multiply_columns<T, ForwardColumnWeights>(smem, work_range.chunks, turn, elected, sum);
+    out.store(p, position, sum, added, addends.residual != nullptr, y);
   }
 }
 
 template <class T, class Tile>
 KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
   const auto bind = [p](const Fprop::Tensors& t, void*) {
-    return bind_launch(conv3x3_fprop_v15_kernel<T, Tile>, columns_config<Tile>(p, Weights::channels_out(p)), p,
-                       columns_map<Tile>(p, t.x, Weights::channels_in(p)), weight_map(p, t.w, kTileChannels, kChunk),
-                       Addends<T>::of(p, t), static_cast<T*>(t.y));
+    return bind_launch(conv3x3_fprop_v15_kernel<T, Tile>,
+                       columns_config<Tile>(p, ForwardColumnWeights::channels_out(p)), p,
+                       columns_map<Tile>(p, t.x, ForwardColumnWeights::channels_in(p)),
+                       weight_map(p, t.w, kTileChannels, kChunk), Addends<T>::of(p, t), static_cast<T*>(t.y));
   };
   return {.name = name, .bind = bind};
 }
@@ -68,7 +69,7 @@ std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
   return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Fprop>> {
     using T = decltype(element);
     if constexpr (sizeof(T) == 2) {
-      return column_plans<Fprop, Weights>(
+      return column_plans<Fprop, ForwardColumnWeights>(
           p, [&](auto tile, const char* name) { return tile_plan<T, decltype(tile)>(p, name); });
     } else {
       return {};

@@ -30,8 +30,8 @@ __global__ void __launch_bounds__(kThreads)
   const int n0 = blockIdx.x % tiles_n * kBlockN;
   const int m0 = blockIdx.x / tiles_n % tiles_m * kBlockM;
   const int split_idx = blockIdx.x / tiles_n / tiles_m;
-  const int begin = split_idx * split.each;
-  const int end = min(begin + split.each, p.n * p.h * p.w);
+  const int begin = split_idx * split.units_per_split;
+  const int end = min(begin + split.units_per_split, p.n * p.h * p.w);
 
   // A thread fetches and sums the same column, hence the same tap, all along.
   const int lane = threadIdx.x % 32;
@@ -81,7 +81,7 @@ Split split_of(const Problem& p) {
   const int chunks = ceil_div(static_cast<int>(p.pixels()), kChunk);
   const BlockCost cost{.unit_ns = 4600, .start_ns = 2000, .blocks_per_sm = 8};
   const Split split = plan_split(partial_row(p), chunks, num_tiles(p), cost).split;
-  return {split.splits, split.each * kChunk};
+  return {split.splits, split.units_per_split * kChunk};
 }
 
 std::size_t workspace_bytes(const Problem& p) { return partial_bytes(p, split_of(p)); }

@@ -42,8 +42,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
   const int n0 = blockIdx.x % tiles_n * kBlockN;
   const int m0 = blockIdx.x / tiles_n % tiles_m * kBlockM;
   const int split_idx = blockIdx.x / tiles_n / tiles_m;
-  const int begin = split_idx * split.each;
-  const int end = min(begin + split.each, p.n * p.h * p.w);
+  const int begin = split_idx * split.units_per_split;
+  const int end = min(begin + split.units_per_split, p.n * p.h * p.w);
 
   const int load_m = threadIdx.x % (kBlockM / kVec) * kVec;
   const int load_n = threadIdx.x % (kBlockN / kVec) * kVec;
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
   const bool valid_m = m0 + load_m < p.k;
   const Column column = column_of(p, n0 + load_n);
   const PixelStep step = pixel_step(p, kRowStepB);
-  PixelCursor at = pixel_cursor(p, begin + row_b);  // of the next load of X
+  PixelCursor cursor = pixel_cursor(p, begin + row_b);  // of the next load of X
 
   float a_next[kLoadsA][kVec];
   float b_next[kLoadsB][kVec];
@@ -64,8 +64,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
     }
 #pragma unroll
     for (int i = 0; i < kLoadsB; ++i) {
-      fetch_run(b_next[i], x + (at.pixel * p.c + column.offset), at.pixel < end && column.inside(p, at));
-      at.advance(p, step);
+      fetch_run(b_next[i], x + (cursor.pixel * p.c + column.offset), cursor.pixel < end && column.inside(p, cursor));
+      cursor.advance(p, step);
     }
   };
   auto put = [&](int stage) {
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
   };
 
   float sum[kThreadM][kThreadN] = {};
-  const bool sums_bias = p.bias && n0 == 0 && threadIdx.x < kBlockM;
+  const bool accumulates_bias_gradient = p.bias && n0 == 0 && threadIdx.x < kBlockM;
   float bias_sum = 0;
 
   ptx::grid_dependency_wait();
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
     if (more) fetch(pixel0 + kChunk);
     const float* const as = reinterpret_cast<const float*>(as4[stage]);
     Tile::template multiply<kChunk>(sum, as, reinterpret_cast<const float*>(bs4[stage]));
-    if (sums_bias) {
+    if (accumulates_bias_gradient) {
       for (int i = 0; i < kChunk; ++i) bias_sum += as[i * kPitchM + threadIdx.x];
     }
     // The other stage was last read before the previous barrier, so it may be written without one more.
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
     }
   }
   const int bias_k = m0 + static_cast<int>(threadIdx.x);
-  if (sums_bias && bias_k < p.k) out[bias_offset(p) + bias_k] = bias_sum;
+  if (accumulates_bias_gradient && bias_k < p.k) out[bias_offset(p) + bias_k] = bias_sum;
 }
 
 template <class Tile>
@@ -135,7 +135,7 @@ SplitPlan plan_of(const Problem& p) {
   const int chunks = ceil_div(static_cast<int>(p.pixels()), Tile::kChunk);
   SplitPlan plan = plan_split(partial_row(p), chunks, num_tiles<Tile>(p),
                               {.unit_ns = unit_ns, .start_ns = 3000, .blocks_per_sm = Tile::kBlocksPerSm});
-  plan.split.each *= Tile::kChunk;
+  plan.split.units_per_split *= Tile::kChunk;
   return plan;
 }
 

@@ -62,8 +62,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm<T, kVectors>)
   const int n0 = blockIdx.x % tiles_n * kBlockN;
   const int m0 = blockIdx.x / tiles_n % tiles_m * kBlockM;
   const int split_idx = blockIdx.x / tiles_n / tiles_m;
-  const int begin = split_idx * split.each;
-  const int end = min(begin + split.each, p.n * p.h * p.w);
+  const int begin = split_idx * split.units_per_split;
+  const int end = min(begin + split.units_per_split, p.n * p.h * p.w);
 
   const int load_m = threadIdx.x % (kBlockM / F::kVec) * F::kVec;
   const int load_n = threadIdx.x % (kBlockN / F::kVec) * F::kVec;
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm<T, kVectors>)
   const int row_b = threadIdx.x / (kBlockN / F::kVec);
   const Column column = column_of(p, n0 + load_n);
   const PixelStep step = pixel_step(p, kRowStepB);
-  PixelCursor at = pixel_cursor(p, begin + row_b);  // of the next copy of X
+  PixelCursor cursor = pixel_cursor(p, begin + row_b);  // of the next copy of X
 
   auto fetch = [&](int pixel0, int stage) {
     T* const as = stages + stage * F::kStageElements + load_m;
@@ -92,16 +92,16 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm<T, kVectors>)
 #pragma unroll
     for (int row = row_b; row < row_b + F::kChunk; row += kRowStepB) {
       if constexpr (kVectors) {
-        const bool valid = at.pixel < end && column.inside(p, at);
-        ptx::cp_async<16>(bs + row * F::kPitchB, valid ? x + (at.pixel * p.c + column.offset) : x, valid);
+        const bool valid = cursor.pixel < end && column.inside(p, cursor);
+        ptx::cp_async<16>(bs + row * F::kPitchB, valid ? x + (cursor.pixel * p.c + column.offset) : x, valid);
       } else {
         for (int j = 0; j < F::kVec; ++j) {
           const Column one = column_of(p, n0 + load_n + j);
-          const bool valid = at.pixel < end && one.inside(p, at);
-          bs[row * F::kPitchB + j] = valid ? x[at.pixel * p.c + one.offset] : from_float<T>(0.0f);
+          const bool valid = cursor.pixel < end && one.inside(p, cursor);
+          bs[row * F::kPitchB + j] = valid ? x[cursor.pixel * p.c + one.offset] : from_float<T>(0.0f);
         }
       }
-      at.advance(p, step);
+      cursor.advance(p, step);
     }
     ptx::cp_async_commit();
   };
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm<T, kVectors>)
 #pragma unroll
     for (int j = 0; j < kWarpN / 16; ++j) wmma::fill_fragment(sum[i][j], 0.0f);
   }
-  const bool sums_bias = p.bias && n0 == 0 && threadIdx.x < kBlockM;
+  const bool accumulates_bias_gradient = p.bias && n0 == 0 && threadIdx.x < kBlockM;
   float bias_sum = 0;
 
   fetch(begin, 0);
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm<T, kVectors>)
         for (int i = 0; i < kWarpM / 16; ++i) wmma::mma_sync(sum[i][j], a[i], b, sum[i][j]);
       }
     }
-    if (sums_bias) {
+    if (accumulates_bias_gradient) {
       for (int i = 0; i < F::kChunk; ++i) bias_sum += to_float(as[i * F::kPitchA + threadIdx.x]);
     }
     __syncthreads();
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm<T, kVectors>)
     }
   }
   const int bias_k = m0 + static_cast<int>(threadIdx.x);
-  if (sums_bias && bias_k < p.k) out[bias_offset(p) + bias_k] = bias_sum;
+  if (accumulates_bias_gradient && bias_k < p.k) out[bias_offset(p) + bias_k] = bias_sum;
 }
 
 int num_tiles(const Problem& p) { return ceil_div(p.k, kBlockM) * ceil_div(9 * p.c, kBlockN); }
@@ -188,7 +188,7 @@ Split split_of(const Problem& p) {
   const int chunks = ceil_div(static_cast<int>(p.pixels()), kChunk);
   const BlockCost cost{.unit_ns = 2000, .start_ns = 4000, .blocks_per_sm = kBlocksPerSm<T, true>};
   const Split split = plan_split(partial_row(p), chunks, num_tiles(p), cost).split;
-  return {split.splits, split.each * kChunk};
+  return {split.splits, split.units_per_split * kChunk};
 }
 
 std::size_t workspace_bytes(const Problem& p) {

@@ -113,8 +113,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int k0 = blockIdx.x / tiles_c % tiles_k * kTileChannels;
   const int split_idx = blockIdx.x / tiles_c / tiles_k;
   const int patches = num_patches(p);
-  const int begin = split_idx * split.each;
-  const int count = min(split.each, patches - begin);
+  const int begin = split_idx * split.units_per_split;
+  const int count = min(split.units_per_split, patches - begin);
 
   auto copy_run = [&](unsigned char* to, const T* row, int channel, int channels, bool inside) {
     if constexpr (kVectors) {
@@ -132,16 +132,16 @@ __global__ void __launch_bounds__(kThreads, 1)
   static_assert(kPatchPixels % kPixelStep == 0, "a round is all dy or all x");
   const int run = threadIdx.x % F::kRunsPerRow;
   const int first_pixel = threadIdx.x / F::kRunsPerRow;
-  auto fetch_round = [&](const PatchPosition& at, int stage, int round) {
+  auto fetch_round = [&](const PatchPosition& position, int stage, int round) {
     const int line = round * kPixelStep + first_pixel;
     if (round == kRounds - 1 && line >= kPatchPixels + kHaloPixels) return;
     const bool is_dy = round < kPatchPixels / kPixelStep;
-    const int place = is_dy ? line : line - kPatchPixels;
-    const int row = at.row + (is_dy ? place / kPatch : place / kHalo - 1);
-    const int col = at.col + (is_dy ? place % kPatch : place % kHalo - 1);
+    const int pixel_idx = is_dy ? line : line - kPatchPixels;
+    const int row = position.row + (is_dy ? pixel_idx / kPatch : pixel_idx / kHalo - 1);
+    const int col = position.col + (is_dy ? pixel_idx % kPatch : pixel_idx % kHalo - 1);
     const bool inside = static_cast<unsigned>(row) < static_cast<unsigned>(p.h) &&
                         static_cast<unsigned>(col) < static_cast<unsigned>(p.w);
-    const int pixel = inside ? (at.image * p.h + row) * p.w + col : 0;
+    const int pixel = inside ? (position.image * p.h + row) * p.w + col : 0;
     unsigned char* const to = smem + stage * F::kStageBytes + line * F::kPitch + run * kRunBytes;
     if (is_dy) {
       copy_run(to, dy + pixel * p.k, k0 + run * F::kRun, p.k, inside);
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   float sum[kFragmentsM][9][4] = {};
-  const bool sums_bias = p.bias && c0 == 0 && threadIdx.x < kTileChannels;
+  const bool accumulates_bias_gradient = p.bias && c0 == 0 && threadIdx.x < kTileChannels;
   float bias_sum = 0;
 
   ptx::grid_dependency_wait();
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     next.advance(p);
     ptx::cp_async_commit();
-    if (sums_bias) {
+    if (accumulates_bias_gradient) {
       for (int j = 0; j < kPatchPixels; ++j) {
         bias_sum += to_float(reinterpret_cast<const T*>(dys + j * F::kPitch)[threadIdx.x]);
       }
@@ -225,7 +225,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
   }
   const int bias_k = k0 + static_cast<int>(threadIdx.x);
-  if (sums_bias && bias_k < p.k) out[bias_offset(p) + bias_k] = bias_sum;
+  if (accumulates_bias_gradient && bias_k < p.k) out[bias_offset(p) + bias_k] = bias_sum;
 }
 
 Split split_of(const Problem& p) {

@@ -46,14 +46,14 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int c0 = blockIdx.x % tiles_c * kTileChannels;
   const int k0 = blockIdx.x / tiles_c % tiles_k * kTileChannels;
   const int split_idx = blockIdx.x / tiles_c / tiles_k;
-  const int begin = split_idx * split.each;
-  const int count = min(split.each, num_patches(p) - begin);
-  const bool sums_bias = p.bias && c0 == 0;
+  const int begin = split_idx * split.units_per_split;
+  const int count = min(split.units_per_split, num_patches(p) - begin);
+  const bool accumulates_bias_gradient = p.bias && c0 == 0;
 
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
       ptx::mbarrier_init(full + i, 1);
-      ptx::mbarrier_init(empty + i, kConsumerWarps + (sums_bias ? 1 : 0));
+      ptx::mbarrier_init(empty + i, kConsumerWarps + (accumulates_bias_gradient ? 1 : 0));
     }
     ptx::mbarrier_fence_init();
   }
@@ -67,22 +67,22 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (lane != 0) return;
     ptx::tma_prefetch(x_map);
     ptx::tma_prefetch(dy_map);
-    PatchPosition at = patch_position(p, begin);
-    for (int i = 0; i < count; ++i, at.advance(p)) {
+    PatchPosition position = patch_position(p, begin);
+    for (int i = 0; i < count; ++i, position.advance(p)) {
       unsigned char* const stage = smem + stage_of<kStages>(i) * kStageBytes;
       ptx::Mbarrier* const filled = full + stage_of<kStages>(i);
       // A fresh barrier lets a wait for the parity before its first phase pass.
       ptx::mbarrier_wait(empty + stage_of<kStages>(i), parity_of<kStages>(i) ^ 1);
       ptx::mbarrier_arrive_expect_tx(filled, kPatchBytes + kHaloBytes);
-      ptx::tma_load(stage, dy_map, filled, k0, at.col, at.row, at.image);
-      ptx::tma_load(stage + kPatchBytes, x_map, filled, c0, at.col - 1, at.row - 1, at.image);
+      ptx::tma_load(stage, dy_map, filled, k0, position.col, position.row, position.image);
+      ptx::tma_load(stage + kPatchBytes, x_map, filled, c0, position.col - 1, position.row - 1, position.image);
     }
     return;
   }
 
   if (warp == kBiasWarp) {
     // dbias from the same patches: a lane has two output channels, a word of each pixel's swizzled row.
-    if (!sums_bias) return;
+    if (!accumulates_bias_gradient) return;
     float sum[2] = {};
     for (int i = 0; i < count; ++i) {
       ptx::mbarrier_wait(full + stage_of<kStages>(i), parity_of<kStages>(i));

@@ -78,31 +78,32 @@ __global__ void __launch_bounds__(kThreads)
   const long long plane_u = static_cast<long long>(slab.patches()) * p.k;
   if (index >= plane_v + plane_u) return;
   const bool is_x = index < plane_v;
-  const long long at = is_x ? index : index - plane_v;
+  const long long element_idx = is_x ? index : index - plane_v;
   const int channels = is_x ? p.c : p.k;
-  const int channel = static_cast<int>(at % channels);
-  const int patch = static_cast<int>(at / channels);
+  const int channel = static_cast<int>(element_idx % channels);
+  const int patch = static_cast<int>(element_idx / channels);
   const int col0 = patch % slab.patches_w * kOut;
   const int row0 = patch / slab.patches_w % slab.patches_h * kOut;
   const int image = slab.image0 + patch / slab.patches_w / slab.patches_h;
   const int offset = image * p.h * p.w * channels + channel;
   ptx::grid_dependency_wait();
   if (is_x) {
-    transform_patch<kIn>(p, x + offset, channels, row0 - 1, col0 - 1, v + at, plane_v,
+    transform_patch<kIn>(p, x + offset, channels, row0 - 1, col0 - 1, v + element_idx, plane_v,
                          [](const float(&d)[kIn], float(&t)[kIn]) { transform_input(d, t); });
   } else {
-    transform_patch<kOut>(p, dy + offset, channels, row0, col0, u + at, plane_u,
+    transform_patch<kOut>(p, dy + offset, channels, row0, col0, u + element_idx, plane_u,
                           [](const float(&d)[kOut], float(&t)[kIn]) { transform_gradient(d, t); });
   }
 }
 
 __host__ __device__ inline int sums_row(const Problem& p) { return kPoints * p.c * p.k + padded(p.k); }
 
-// Row `split` of sums [split]: [36][k][c] = u [36][patch][k] transposed times v [36][patch][c] over a share of the slab's
-// patches, then [k] for dbias. A split without patches is zero.
+// Row `split` of sums [split]: [36][k][c] = u [36][patch][k] transposed times v [36][patch][c] over a range of the
+// slab's patches, then [k] for dbias. A split without patches is zero.
 template <class Tile, int kChunk, int kVec>
 __global__ void __launch_bounds__(Tile::kThreads)
-    conv3x3_wgrad_v08_product_kernel(Problem p, int patches, int each, const float* v, const float* u, float* sums) {
+    conv3x3_wgrad_v08_product_kernel(Problem p, int patches, int patches_per_split, const float* v, const float* u,
+                                     float* sums) {
   constexpr int kBlockM = Tile::kBlockM, kBlockN = Tile::kBlockN;
   constexpr int kPitchM = Tile::kPitchM, kPitchN = Tile::kPitchN;
   constexpr int kRowStepA = Tile::kThreads / (kBlockM / kVec);
@@ -119,8 +120,8 @@ __global__ void __launch_bounds__(Tile::kThreads)
   const int m0 = blockIdx.x / blocks_n % blocks_m * kBlockM;
   const int point = blockIdx.x / blocks_n / blocks_m % kPoints;
   const int split_idx = blockIdx.x / blocks_n / blocks_m / kPoints;
-  const int begin = split_idx * each;
-  const int end = min(begin + each, patches);
+  const int begin = split_idx * patches_per_split;
+  const int end = min(begin + patches_per_split, patches);
   v += static_cast<long long>(point) * patches * p.c;
   u += static_cast<long long>(point) * patches * p.k;
   sums += static_cast<long long>(split_idx) * sums_row(p);
@@ -153,7 +154,7 @@ __global__ void __launch_bounds__(Tile::kThreads)
   };
 
   float sum[Tile::kThreadM][Tile::kThreadN] = {};
-  const bool sums_bias = p.bias && point == kSumPoint && n0 == 0 && threadIdx.x < kBlockM;
+  const bool accumulates_bias_gradient = p.bias && point == kSumPoint && n0 == 0 && threadIdx.x < kBlockM;
   float bias_sum = 0;
   ptx::grid_dependency_wait();
   if (begin < end) fetch(begin);
@@ -165,7 +166,7 @@ __global__ void __launch_bounds__(Tile::kThreads)
     if (more) fetch(patch0 + kChunk);
     const float* const as = reinterpret_cast<const float*>(as4[stage]);
     Tile::template multiply<kChunk>(sum, as, reinterpret_cast<const float*>(bs4[stage]));
-    if (sums_bias) {
+    if (accumulates_bias_gradient) {
       for (int i = 0; i < kChunk; ++i) bias_sum += as[i * kPitchM + threadIdx.x];
     }
     if (more) put(stage ^ 1);
@@ -192,7 +193,7 @@ __global__ void __launch_bounds__(Tile::kThreads)
     }
   }
   const int bias_k = m0 + static_cast<int>(threadIdx.x);
-  if (sums_bias && bias_k < p.k) sums[kPoints * p.c * p.k + bias_k] = bias_sum;
+  if (accumulates_bias_gradient && bias_k < p.k) sums[kPoints * p.c * p.k + bias_k] = bias_sum;
 }
 
 // Adds up all rows of `sums` into row 0.
@@ -243,7 +244,7 @@ int num_tiles(const Problem& p) {
 
 // Images of a slab, slabs, and blocks over which each tile's patches are split. plan_of() chooses the least time among
 // the slabs whose transformed operands fit L2.
-struct Plan {
+struct WinogradPlan {
   int slab_images = 1;
   int slabs = 1;
   int splits = 1;
@@ -253,7 +254,7 @@ struct Plan {
   }
 };
 
-Plan plan_of(const Problem& p) {
+WinogradPlan plan_of(const Problem& p) {
   constexpr double kSlabNs = 4000;  // two launches and their tails
   constexpr double kTransformBytesPerNs = 3000;
   constexpr double kFlopPerNs = 300;  // of an SM
@@ -263,7 +264,7 @@ Plan plan_of(const Problem& p) {
                        .start_ns = 2000,
                        .blocks_per_sm = blocks_per_sm};
   const double bytes_per_image = 4.0 * kPoints * patches_per_image(p) * (p.c + p.k);
-  Plan best;
+  WinogradPlan best;
   double least = 0;
   for (int images = 1; images <= p.n; ++images) {
     if (images > 1 && images * bytes_per_image > static_cast<double>(backend::device().l2_bytes)) break;
@@ -292,21 +293,21 @@ unsigned blocks_for(long long threads) { return static_cast<unsigned>((threads +
 void launch_product(const Problem& p, int patches, int splits, const float* v, const float* u, float* sums,
                     Stream stream) {
   const auto blocks = static_cast<unsigned>(num_tiles(p)) * splits;
-  const int each = ceil_div(ceil_div(patches, kChunk), splits) * kChunk;
+  const int patches_per_split = ceil_div(ceil_div(patches, kChunk), splits) * kChunk;
   if (is_large(p)) {
     ladder::launch(conv3x3_wgrad_v08_product_kernel<Large, kChunk, 4>,
-                   {.grid = blocks, .block = Large::kThreads, .overlaps_previous = true}, stream, p, patches, each, v,
-                   u, sums);
+                   {.grid = blocks, .block = Large::kThreads, .overlaps_previous = true}, stream, p, patches,
+                   patches_per_split, v, u, sums);
   } else {
     auto kernel = p.c % 4 == 0 && p.k % 4 == 0 ? conv3x3_wgrad_v08_product_kernel<Small, kChunk, 4>
                                                : conv3x3_wgrad_v08_product_kernel<Small, kChunk, 1>;
     ladder::launch(kernel, {.grid = blocks, .block = Small::kThreads, .overlaps_previous = true}, stream, p, patches,
-                   each, v, u, sums);
+                   patches_per_split, v, u, sums);
   }
 }
 
 void launch(const Problem& p, const Wgrad::Tensors& t, void* workspace, Stream stream) {
-  const Plan plan = plan_of(p);
+  const WinogradPlan plan = plan_of(p);
   float* const v = static_cast<float*>(workspace);
   float* const u = v + plan.patches(p) * kPoints * p.c;
   float* const sums = u + plan.patches(p) * kPoints * p.k;

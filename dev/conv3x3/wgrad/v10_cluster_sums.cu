@@ -1,11 +1,11 @@
-// Idea:   the blocks that split a tile's patches are a cluster, and add up in each other's shared memory: each takes a share of
+// Idea:   the blocks that split a tile's patches are a cluster, and add up in each other's shared memory: each takes a part of
 //         the tile, adds what all of them have of it, in the order of their ranks, and stores it once. Where more blocks than
 //         a cluster split the patches, clusters write partial sums, up to an eighth of v07's.
 // Parent: v07.
 // Why:    v07 writes partial sums even where a tile has one block or two, reads them in a second kernel, and launches that:
-//         5 us of 13 at 8x8, 256 -> 256. A cluster of two leaves nothing of it there, one of four at 16x16. Limiter left: at
-//         8x8 the fill of shared memory from L2, as dy crosses three times; clusters of four and eight leave a dozen SMs
-//         idle.
+//         much of the time at 8x8, 256 -> 256. A cluster of two leaves nothing of it there, one of four at 16x16. Limiter
+//         left: at 8x8 the fill of shared memory from L2, as dy crosses three times; clusters of four and eight leave a
+//         dozen SMs idle.
 // Needs:  as v07: sm_90a; c and k multiples of 16 bytes; bf16 or fp16.
 
 #include "dev/common/box_columns.h"
@@ -55,12 +55,12 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int cluster_idx = tile / 3 / tiles_c / tiles_k;
   const int begin = (cluster_idx * split.ranks + rank) * split.units_per_block;
   const int count = min(split.units_per_block, num_patches(p) - begin);  // not above 0: nothing to add
-  const bool sums_bias = dbias && c0 == 0 && r == 0;
+  const bool accumulates_bias_gradient = dbias && c0 == 0 && r == 0;
 
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
       ptx::mbarrier_init(full + i, 1);
-      ptx::mbarrier_init(empty + i, kConsumerWarps + (sums_bias ? kBiasWarps : 0));
+      ptx::mbarrier_init(empty + i, kConsumerWarps + (accumulates_bias_gradient ? kBiasWarps : 0));
     }
     ptx::mbarrier_fence_init();
   }
@@ -102,21 +102,21 @@ __global__ void __launch_bounds__(kThreads, 1)
         ptx::tma_prefetch(x_map);
         ptx::tma_prefetch(dy_map);
       }
-      PatchPosition at = patch_position(p, begin);
-      for (int i = 0; i < count; ++i, at.advance(p)) {
+      PatchPosition position = patch_position(p, begin);
+      for (int i = 0; i < count; ++i, position.advance(p)) {
         if (i % kProducers != producer) continue;
         unsigned char* const stage = smem + stage_of<kStages>(i) * kStageBytes;
         ptx::Mbarrier* const filled = full + stage_of<kStages>(i);
         // A fresh barrier lets a wait for the parity before its first phase pass.
         ptx::mbarrier_wait(empty + stage_of<kStages>(i), parity_of<kStages>(i) ^ 1);
         ptx::mbarrier_arrive_expect_tx(filled, kPatchBytes + kViewBytes);
-        ptx::tma_load(stage, dy_map, filled, k0, at.col, at.row, at.image);
-        ptx::tma_load(stage + kPatchBytes, x_map, filled, c0, at.col - 1, at.row + r - 1, at.image);
+        ptx::tma_load(stage, dy_map, filled, k0, position.col, position.row, position.image);
+        ptx::tma_load(stage + kPatchBytes, x_map, filled, c0, position.col - 1, position.row + r - 1, position.image);
       }
     }
     ptx::grid_dependency_launch();
     __syncwarp();  // the barriers below are for whole warps
-  } else if (sums_bias) {
+  } else if (accumulates_bias_gradient) {
     // dbias from the same patches.
     for (int i = 0; i < count; ++i) {
       ptx::mbarrier_wait(full + stage_of<kStages>(i), parity_of<kStages>(i));
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   // Nobody reads the stages any more: the sums take their place.
   __syncthreads();
   auto* const sums = reinterpret_cast<float*>(smem);
-  float* const bias_sums = sums + ClusterSums<1>::kBiasAt;
+  float* const bias_sums = sums + ClusterSums<1>::kBiasOffset;
   if (consumes) {
     put_wgmma_sums<kColumns>(sums, sum, warp * 16, count > 0);
   } else if (warp >= kFirstBiasWarp && lane < 8) {
@@ -138,8 +138,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   ptx::cluster_sync();
 
-  const ClusterTile place{.r0 = r, .k0 = k0, .c0 = c0, .cluster = cluster_idx, .rank = rank, .sums_bias = sums_bias};
-  store_cluster_sums<T, 1, kThreads>(p, split, place, sums, dw, dbias, partial);
+  const ClusterTile cluster_tile{.r0 = r,
+                                 .k0 = k0,
+                                 .c0 = c0,
+                                 .cluster = cluster_idx,
+                                 .rank = rank,
+                                 .accumulates_bias_gradient = accumulates_bias_gradient};
+  store_cluster_sums<T, 1, kThreads>(p, split, cluster_tile, sums, dw, dbias, partial);
   // A block's memory is there for the others until they have read it.
   ptx::cluster_sync();
 }

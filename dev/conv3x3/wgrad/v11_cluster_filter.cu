@@ -2,10 +2,10 @@
 //         one copy of a patch and its halo serves three times the products; the blocks that split the patches are a cluster
 //         and add up in each other's shared memory.
 // Parent: v10, and v06 for the tile.
-// Why:    v07 and v10 read dy three times and x once for each row of the filter: 18 KB from L2 for 384 clocks of products, which
-//         take 530 instead. v06 reads 21 KB for 1152 clocks, but wrote 147 KB of partial sums a block, 19 MB whatever the
+// Why:    v07 and v10 read dy three times and x once for each row of the filter: 18 KB from L2 for 384 clocks of products, and
+//         wait for it. v06 reads 21 KB for 1152 clocks, but wrote 147 KB of partial sums a block, 19 MB whatever the
 //         shape; a cluster of eight writes an eighth of that, and nothing of it where one cluster has all patches of a tile.
-//         Limiter left: 147 KB a block through distributed shared memory, 3 to 4 us.
+//         Limiter left: 147 KB a block through distributed shared memory.
 // Needs:  as v06: sm_90a; c and k multiples of 16 bytes; bf16 or fp16.
 
 #include "dev/common/ring.h"
@@ -53,12 +53,12 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int cluster_idx = tile / tiles_c / tiles_k;
   const int begin = (cluster_idx * split.ranks + rank) * split.units_per_block;
   const int count = min(split.units_per_block, num_patches(p) - begin);  // not above 0: nothing to add
-  const bool sums_bias = dbias && c0 == 0;
+  const bool accumulates_bias_gradient = dbias && c0 == 0;
 
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
       ptx::mbarrier_init(full + i, 1);
-      ptx::mbarrier_init(empty + i, kConsumerWarps + (sums_bias ? kBiasWarps : 0));
+      ptx::mbarrier_init(empty + i, kConsumerWarps + (accumulates_bias_gradient ? kBiasWarps : 0));
     }
     ptx::mbarrier_fence_init();
   }
@@ -97,20 +97,20 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (lane == 0) {
       ptx::tma_prefetch(x_map);
       ptx::tma_prefetch(dy_map);
-      PatchPosition at = patch_position(p, begin);
-      for (int i = 0; i < count; ++i, at.advance(p)) {
+      PatchPosition position = patch_position(p, begin);
+      for (int i = 0; i < count; ++i, position.advance(p)) {
         unsigned char* const stage = smem + stage_of<kStages>(i) * kStageBytes;
         ptx::Mbarrier* const filled = full + stage_of<kStages>(i);
         // A fresh barrier lets a wait for the parity before its first phase pass.
         ptx::mbarrier_wait(empty + stage_of<kStages>(i), parity_of<kStages>(i) ^ 1);
         ptx::mbarrier_arrive_expect_tx(filled, kPatchBytes + kHaloBytes);
-        ptx::tma_load(stage, dy_map, filled, k0, at.col, at.row, at.image);
-        ptx::tma_load(stage + kPatchBytes, x_map, filled, c0, at.col - 1, at.row - 1, at.image);
+        ptx::tma_load(stage, dy_map, filled, k0, position.col, position.row, position.image);
+        ptx::tma_load(stage + kPatchBytes, x_map, filled, c0, position.col - 1, position.row - 1, position.image);
       }
     }
     ptx::grid_dependency_launch();
     __syncwarp();  // the barriers below are for whole warps
-  } else if (sums_bias) {
+  } else if (accumulates_bias_gradient) {
     // dbias from the same patches: a warp has 32 output channels, sixteen words of each pixel's swizzled row, a lane one of
     // these in every other four pixels. Pixels four apart keep the lanes in different banks.
     for (int i = 0; i < count; ++i) {
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   // Nobody reads the stages any more: the sums take their place.
   __syncthreads();
   auto* const sums = reinterpret_cast<float*>(smem);
-  float* const bias_sums = sums + ClusterSums<kGroups>::kBiasAt;
+  float* const bias_sums = sums + ClusterSums<kGroups>::kBiasOffset;
   if (consumes) {
     put_wgmma_sums<kColumns>(sums, sum, warp * 16, count > 0);
   } else if (warp >= kFirstBiasWarp && lane < 16) {
@@ -143,8 +143,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   ptx::cluster_sync();
 
-  const ClusterTile place{.r0 = 0, .k0 = k0, .c0 = c0, .cluster = cluster_idx, .rank = rank, .sums_bias = sums_bias};
-  store_cluster_sums<T, kGroups, kThreads>(p, split, place, sums, dw, dbias, partial);
+  const ClusterTile cluster_tile{.r0 = 0,
+                                 .k0 = k0,
+                                 .c0 = c0,
+                                 .cluster = cluster_idx,
+                                 .rank = rank,
+                                 .accumulates_bias_gradient = accumulates_bias_gradient};
+  store_cluster_sums<T, kGroups, kThreads>(p, split, cluster_tile, sums, dw, dbias, partial);
   // A block's memory is there for the others until they have read it.
   ptx::cluster_sync();
 }

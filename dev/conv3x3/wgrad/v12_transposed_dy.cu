@@ -63,10 +63,10 @@ __host__ __device__ constexpr int first_row(int step) { return step == 0 ? 0 : s
 // Byte offsets of a lane's fragment of x in row 0 of the halo: two channels of an even pixel and of an odd one.
 // even[row % 4] and odd[row % 4] are for other rows: the swizzle has four patterns, as rows are ten lines of memory
 // apart.
-struct FragmentPlace {
+struct FragmentOffsets {
   int even[4], odd[4];
 
-  __device__ __forceinline__ FragmentPlace(int warp, int lane, int column) {
+  __device__ __forceinline__ FragmentOffsets(int warp, int lane, int column) {
     const int chunk = warp * 16 / kChunkChannels;
     const int byte = warp * 16 % kChunkChannels * 4 + lane / 4 * 8;
     const int line = chunk * kHaloPixels + column + lane % 4 * 2;
@@ -94,7 +94,7 @@ struct DyPart {
   bool inside;        // its channel exists
   const float* from;  // its first element of the patch at 0, 0 of image 0
   unsigned to;        // its first 16 bytes in shared memory, from the stage's dy
-  float4 held[kPatch];
+  float4 pixels[kPatch];
 
   __device__ __forceinline__ DyPart(const Problem& p, const float* dy, int k0, int channel, int parity)
       : parity(parity), inside(k0 + channel < p.k), from(dy + parity * p.k + k0 + channel) {
@@ -102,29 +102,29 @@ struct DyPart {
     to = line * kRowBytes + (parity ^ line % 8) * 16;
   }
 
-  __device__ __forceinline__ void fetch(const Problem& p, const PatchPosition& at) {
-    const float* line = from + static_cast<long long>((at.image * p.h + at.row) * p.w + at.col) * p.k;
+  __device__ __forceinline__ void fetch(const Problem& p, const PatchPosition& position) {
+    const float* line = from + static_cast<long long>((position.image * p.h + position.row) * p.w + position.col) * p.k;
 #pragma unroll
     for (int row = 0; row < kPatch; ++row, line += p.w * p.k) {
       const auto pixel = [&](int i) {
-        return inside && at.row + row < p.h && at.col + parity + 2 * i < p.w ? line[2 * i * p.k] : 0.0f;
+        return inside && position.row + row < p.h && position.col + parity + 2 * i < p.w ? line[2 * i * p.k] : 0.0f;
       };
-      held[row] = {pixel(0), pixel(1), pixel(2), pixel(3)};
+      pixels[row] = {pixel(0), pixel(1), pixel(2), pixel(3)};
     }
   }
 
-  // Stores the held pixels. A row of the patch is 32 bytes after the previous one, before the swizzle.
+  // Stores the fetched pixels. A row of the patch is 32 bytes after the previous one, before the swizzle.
   __device__ __forceinline__ void store(unsigned char* dys) const {
 #pragma unroll
     for (int row = 0; row < kPatch; ++row) {
-      *reinterpret_cast<float4*>(dys + row / 4 * kHalfBytes + (to ^ row % 4 * 32)) = held[row];
+      *reinterpret_cast<float4*>(dys + row / 4 * kHalfBytes + (to ^ row % 4 * 32)) = pixels[row];
     }
   }
 
   __device__ __forceinline__ float sum() const {
     float sum = 0;
 #pragma unroll
-    for (const float4& v : held) sum += (v.x + v.y) + (v.z + v.w);
+    for (const float4& v : pixels) sum += (v.x + v.y) + (v.z + v.w);
     return sum;
   }
 };
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int cluster_idx = tile / tiles_c / tiles_k;
   const int begin = (cluster_idx * split.ranks + rank) * split.units_per_block;
   const int count = min(split.units_per_block, num_patches(p) - begin);  // not above 0: nothing to add
-  const bool sums_bias = dbias && c0 == 0;
+  const bool accumulates_bias_gradient = dbias && c0 == 0;
 
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
@@ -169,9 +169,9 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   if (consumes) {
     ptx::warpgroup_reg_alloc<kConsumerRegisters>();
-    const FragmentPlace place(warp % 4, lane, column);
+    const FragmentOffsets x_fragment(warp % 4, lane, column);
     std::uint32_t a[2][kMaxRows][4];
-    const auto stage_at = [&](int i) { return smem + stage_of<kStages>(i) * kStageBytes; };
+    const auto stage_ptr = [&](int i) { return smem + stage_of<kStages>(i) * kStageBytes; };
 #pragma unroll
     for (auto& tap : sum) {
 #pragma unroll
@@ -180,10 +180,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (count > 0) {
       ptx::mbarrier_wait(full, 0);
 #pragma unroll
-      for (int row = 0; row < first_row(1); ++row) place.load(smem, row, a[0][row]);
+      for (int row = 0; row < first_row(1); ++row) x_fragment.load(smem, row, a[0][row]);
     }
     for (int i = 0; i < count; ++i) {
-      const unsigned char* const view = stage_at(i);
+      const unsigned char* const view = stage_ptr(i);
       const std::uint64_t b = ptx::wgmma_descriptor(view + kViewBytes, 1024);
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
@@ -208,11 +208,11 @@ __global__ void __launch_bounds__(kThreads, 1)
         if (next == 0) {
           if (i + 1 == count) break;
           ptx::mbarrier_wait(full + stage_of<kStages>(i + 1), parity_of<kStages>(i + 1));
-          next_view = stage_at(i + 1);
+          next_view = stage_ptr(i + 1);
         }
 #pragma unroll
         for (int row = first_row(next); row < first_row(next + 1); ++row) {
-          place.load(next_view, row, a[next % 2][row - first_row(next)]);
+          x_fragment.load(next_view, row, a[next % 2][row - first_row(next)]);
         }
       }
     }
@@ -224,23 +224,23 @@ __global__ void __launch_bounds__(kThreads, 1)
     ptx::warpgroup_reg_dealloc<kProducerRegisters>();
     const bool elected = warp == kConsumerWarps && lane == 0;
     DyPart part(p, dy, k0, channel, parity);
-    PatchPosition at = patch_position(p, begin);
-    for (int i = 0; i < count; ++i, at.advance(p)) {
+    PatchPosition position = patch_position(p, begin);
+    for (int i = 0; i < count; ++i, position.advance(p)) {
       unsigned char* const stage = smem + stage_of<kStages>(i) * kStageBytes;
       ptx::Mbarrier* const filled = full + stage_of<kStages>(i);
-      part.fetch(p, at);
+      part.fetch(p, position);
       // A fresh barrier lets a wait for the parity before its first phase pass.
       ptx::mbarrier_wait(empty + stage_of<kStages>(i), parity_of<kStages>(i) ^ 1);
       if (elected) {
         ptx::mbarrier_arrive_expect_tx(filled, kViewBytes);
-        load_patch(stage, x_map, filled, at, c0);
-        load_patch(stage + kHaloBytes, x_map, filled, at, c0 + kChunkChannels);
+        load_patch(stage, x_map, filled, position, c0);
+        load_patch(stage + kHaloBytes, x_map, filled, position, c0 + kChunkChannels);
       }
       part.store(stage + kViewBytes);
       ptx::wgmma_fence_stores();
       __syncwarp();
       if (lane == 0) ptx::mbarrier_arrive(filled);
-      if (sums_bias) bias_sum += part.sum();
+      if (accumulates_bias_gradient) bias_sum += part.sum();
     }
     if (parity == 1) odd_sums[channel] = bias_sum;
     ptx::warpgroup_reg_alloc<kRegisters>();
@@ -263,12 +263,17 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
     }
   } else if (parity == 0) {
-    sums[ClusterSums<kTaps>::kBiasAt + channel] = bias_sum + odd_sums[channel];
+    sums[ClusterSums<kTaps>::kBiasOffset + channel] = bias_sum + odd_sums[channel];
   }
   ptx::cluster_sync();
 
-  const ClusterTile place{.r0 = 0, .k0 = k0, .c0 = c0, .cluster = cluster_idx, .rank = rank, .sums_bias = sums_bias};
-  store_cluster_sums<float, kTaps, kThreads>(p, split, place, sums, dw, dbias, partial);
+  const ClusterTile cluster_tile{.r0 = 0,
+                                 .k0 = k0,
+                                 .c0 = c0,
+                                 .cluster = cluster_idx,
+                                 .rank = rank,
+                                 .accumulates_bias_gradient = accumulates_bias_gradient};
+  store_cluster_sums<float, kTaps, kThreads>(p, split, cluster_tile, sums, dw, dbias, partial);
   // A block's memory is there for the others until they have read it.
   ptx::cluster_sync();
 }
@@ -282,15 +287,16 @@ LaunchConfig config_of(const Problem& p, const ClusterSplit& split) {
 }
 
 KernelPlan<Wgrad> plan_of(const Problem& p, const char* name, const ClusterSplit& split) {
-  const bool whole = split.clusters == 1;
-  const auto bind = [p, split, whole](const Wgrad::Tensors& t, void* workspace) {
+  const bool single_cluster = split.clusters == 1;
+  const auto bind = [p, split, single_cluster](const Wgrad::Tensors& t, void* workspace) {
     auto* const partial = static_cast<float*>(workspace);
     BoundLaunch first = bind_launch(conv3x3_wgrad_v12_kernel, config_of(p, split), p, split, halo_map(p, t.x, p.c),
                                     static_cast<const float*>(t.dy), static_cast<float*>(t.dw), t.dbias, partial);
-    if (whole) return first;
+    if (single_cluster) return first;
     return in_order({std::move(first), bind_reduce<float>(p, {.splits = split.clusters}, partial, t)});
   };
-  return {.name = name, .workspace_bytes = whole ? 0 : partial_bytes(p, {.splits = split.clusters}), .bind = bind};
+  return {
+      .name = name, .workspace_bytes = single_cluster ? 0 : partial_bytes(p, {.splits = split.clusters}), .bind = bind};
 }
 
 // The split that takes the least time: clusters of any size, in waves of as many as the card runs at once.
@@ -308,11 +314,11 @@ ClusterSplit split_of(const Problem& p) {
     if (at_once == 0) continue;
     for (int clusters = 1; clusters * ranks <= patches; ++clusters) {
       if (clusters > 1 && clusters * num_patch_tiles(p) > at_once) break;
-      const int each = ceil_div(patches, clusters * ranks);
+      const int patches_per_block = ceil_div(patches, clusters * ranks);
       double ns = ceil_div(clusters * num_patch_tiles(p), at_once) *
-                  (kStartNs + each * kPatchNs + (ranks > 1 ? kExchangeNs : 0));
+                  (kStartNs + patches_per_block * kPatchNs + (ranks > 1 ? kExchangeNs : 0));
       if (clusters > 1) ns += kSecondNs + clusters * partials_ns;
-      if (best_ns == 0 || ns < best_ns) best = {clusters, ranks, each}, best_ns = ns;
+      if (best_ns == 0 || ns < best_ns) best = {clusters, ranks, patches_per_block}, best_ns = ns;
     }
   }
   return best;

@@ -60,12 +60,12 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int layer = tile / tiles_c / tiles_k;
   const int begin = rank * split.units_per_block;
   const int count = min(split.units_per_block, num_patches(p) - begin);  // not above 0: nothing to add
-  const bool sums_bias = p.bias && c0 == 0;
+  const bool accumulates_bias_gradient = p.bias && c0 == 0;
 
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
       ptx::mbarrier_init(full + i, 1);
-      ptx::mbarrier_init(empty + i, kConsumerWarps + (sums_bias ? kBiasWarps : 0));
+      ptx::mbarrier_init(empty + i, kConsumerWarps + (accumulates_bias_gradient ? kBiasWarps : 0));
     }
     ptx::mbarrier_fence_init();
   }
@@ -104,19 +104,19 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (lane == 0) {
       const ptx::TensorMap& x_map = layers.x[layer];
       const ptx::TensorMap& dy_map = layers.dy[layer];
-      PatchPosition at = patch_position(p, begin);
-      for (int i = 0; i < count; ++i, at.advance(p)) {
+      PatchPosition position = patch_position(p, begin);
+      for (int i = 0; i < count; ++i, position.advance(p)) {
         unsigned char* const stage = smem + stage_of<kStages>(i) * kStageBytes;
         ptx::Mbarrier* const filled = full + stage_of<kStages>(i);
         // A fresh barrier lets a wait for the parity before its first phase pass.
         ptx::mbarrier_wait(empty + stage_of<kStages>(i), parity_of<kStages>(i) ^ 1);
         ptx::mbarrier_arrive_expect_tx(filled, kPatchBytes + kHaloBytes);
-        ptx::tma_load(stage, dy_map, filled, k0, at.col, at.row, at.image);
-        ptx::tma_load(stage + kPatchBytes, x_map, filled, c0, at.col - 1, at.row - 1, at.image);
+        ptx::tma_load(stage, dy_map, filled, k0, position.col, position.row, position.image);
+        ptx::tma_load(stage + kPatchBytes, x_map, filled, c0, position.col - 1, position.row - 1, position.image);
       }
     }
     __syncwarp();  // the barriers below are for whole warps
-  } else if (sums_bias) {
+  } else if (accumulates_bias_gradient) {
     // dbias from the same patches: a warp has 32 output channels, sixteen words of each pixel's swizzled row, a lane one of
     // these in every other four pixels. Pixels four apart keep the lanes in different banks.
     for (int i = 0; i < count; ++i) {
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   ptx::grid_dependency_launch();
   auto* const sums = reinterpret_cast<float*>(smem);
-  float* const bias_sums = sums + ClusterSums<kGroups>::kBiasAt;
+  float* const bias_sums = sums + ClusterSums<kGroups>::kBiasOffset;
   if (consumes) {
     put_wgmma_sums<kColumns>(sums, sum, warp * 16, count > 0);
   } else if (warp >= kFirstBiasWarp && lane < 16) {
@@ -150,8 +150,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   ptx::cluster_sync();
 
-  const ClusterTile place{.r0 = 0, .k0 = k0, .c0 = c0, .cluster = 0, .rank = rank, .sums_bias = sums_bias};
-  store_cluster_sums<T, kGroups, kThreads>(p, split, place, sums, layers.dw[layer], layers.dbias[layer], nullptr);
+  const ClusterTile cluster_tile{
+      .r0 = 0, .k0 = k0, .c0 = c0, .cluster = 0, .rank = rank, .accumulates_bias_gradient = accumulates_bias_gradient};
+  store_cluster_sums<T, kGroups, kThreads>(p, split, cluster_tile, sums, layers.dw[layer], layers.dbias[layer],
+                                           nullptr);
   // A block's memory is there for the others until they have read it.
   ptx::cluster_sync();
 }

@@ -2,7 +2,7 @@
 //         memory, WMMA multiplies them and adds in fp32. The published rounds 2, 4 and 11.
 // Parent: v02.
 // Why:    a tensor core does in one instruction what took v02's fp32 pipe 128. Limiter left: every element is gathered on its
-//         own, with five divisions for its place, and nothing is fetched while tensor cores work.
+//         own, with five divisions for its offset, and nothing is fetched while tensor cores work.
 // Needs:  allow_tf32, and factors within FP16's range (up to 65504; TF32's is fp32's).
 
 #include "dev/conv_stem/implicit_gemm.h"

@@ -78,11 +78,11 @@ __global__ void __launch_bounds__(kGemmThreads, 2)
     }
   };
   const auto store = [&](__half* chunk) {
-    const auto at = [&](int row) { return reinterpret_cast<__half2*>(chunk + row * kChunkPitch + pair); };
+    const auto pair_ptr = [&](int row) { return reinterpret_cast<__half2*>(chunk + row * kChunkPitch + pair); };
 #pragma unroll
-    for (int n = 0; n < kRowsA; ++n) *at(first_row + n * kRowStep) = __floats2half2_rn(a[n].x, a[n].y);
+    for (int n = 0; n < kRowsA; ++n) *pair_ptr(first_row + n * kRowStep) = __floats2half2_rn(a[n].x, a[n].y);
 #pragma unroll
-    for (int n = 0; n < kRowsB; ++n) *at(kBlockM + first_row + n * kRowStep) = __floats2half2_rn(b[n].x, b[n].y);
+    for (int n = 0; n < kRowsB; ++n) *pair_ptr(kBlockM + first_row + n * kRowStep) = __floats2half2_rn(b[n].x, b[n].y);
   };
 
   Accumulator sum[kFragmentsM][kFragmentsN];

@@ -3,8 +3,8 @@
 // Parent: v06.
 // Why:    v06 gathers every element of x seven times, an address and a conversion each, and writes it to shared memory as
 //         often. Here a row of x is read once, four rows a row of output, in 16-byte loads that are in flight while the row
-//         before multiplies; fragments cost a third of the tensor cores' time. Three warpgroups an SM are at different points
-//         of their rows, so one's stores hide under another's products. Limiter left: DRAM, two thirds of it y.
+//         before multiplies; the loads of fragments take less time than the products. Three warpgroups an SM are at different
+//         points of their rows, so one's stores hide under another's products. Limiter left: DRAM, two thirds of it y.
 // Needs:  sm_90a; allow_tf32: FP16 has TF32's 10 mantissa bits, but not its range, so |x| and |w| below 65520, and below 6e-5
 //         they lose bits; c3 r11 stride4 pad2; k a multiple of 4.
 
@@ -38,15 +38,16 @@ __device__ __forceinline__ void store_row(const Problem& p, const float (&sum)[k
       const int channel = 16 * i + threadIdx.x % 4 * 4;
       if (channel0 + channel >= p.k) break;
       const float4 bias = *reinterpret_cast<const float4*>(biases + channel);
-      const float* const own = sum + 8 * i + 2 * pixel;
-      *reinterpret_cast<float4*>(to + channel) = {own[0] + bias.x, own[1] + bias.y, own[4] + bias.z, own[5] + bias.w};
+      const float* const pixel_sums = sum + 8 * i + 2 * pixel;
+      *reinterpret_cast<float4*>(to + channel) = {pixel_sums[0] + bias.x, pixel_sums[1] + bias.y,
+                                                  pixel_sums[4] + bias.z, pixel_sums[5] + bias.w};
     }
   }
 }
 
 template <bool kVectors>
-__global__ void __launch_bounds__(kThreads, 1)
-    conv_stem_fprop_v07_kernel(Problem p, Rows rows, const float* x, const float* w, const float* bias, float* y) {
+__global__ void __launch_bounds__(kThreads, 1) conv_stem_fprop_v07_kernel(Problem p, OutputRows rows, const float* x,
+                                                                          const float* w, const float* bias, float* y) {
   LADDER_DYN_SMEM(filters);
   const int group = threadIdx.x / kGroupThreads;
   auto* const rings = reinterpret_cast<__half*>(filters + kFilterBytes<kN>);
@@ -57,8 +58,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   ptx::grid_dependency_wait();
 
   const int channel0 = blockIdx.y * kN;
-  arrange_filters<kN, kThreads>(p, w, channel0, [&](int at, float first, float second) {
-    *reinterpret_cast<__half2*>(filters + at) = __floats2half2_rn(first, second);
+  arrange_filters<kN, kThreads>(p, w, channel0, [&](int byte_offset, float first, float second) {
+    *reinterpret_cast<__half2*>(filters + byte_offset) = __floats2half2_rn(first, second);
   });
   fetch_biases<kN, kThreads>(p, bias, channel0, biases);
   ptx::wgmma_fence_stores();
@@ -67,9 +68,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   const std::uint64_t first_filters = ptx::wgmma_descriptor(filters, 8 * 128);
   ptx::Mbarrier* const stored = barriers + group;  // all rows that the next row of output needs are in the ring
   unsigned parity = 0;
-  const int share = kGroups * blockIdx.x + group;
-  const int end = rows.share(share + 1, kGroups * gridDim.x);
-  for (int begin = rows.share(share, kGroups * gridDim.x); begin < end;) {
+  const int range_idx = kGroups * blockIdx.x + group;
+  const int end = rows.range_begin(range_idx + 1, kGroups * gridDim.x);
+  for (int begin = rows.range_begin(range_idx, kGroups * gridDim.x); begin < end;) {
     const Strip strip = rows.strip(begin, end);
     begin += strip.rows;
     const int last = strip.row + strip.rows - 1;
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
-  const Rows rows = {p.n, ceil_div(p.out_w(), kTileCols), p.out_h()};
+  const OutputRows rows = {p.n, ceil_div(p.out_w(), kTileCols), p.out_h()};
   const auto kernel = p.w % 4 == 0 ? conv_stem_fprop_v07_kernel<true> : conv_stem_fprop_v07_kernel<false>;
   ladder::launch(kernel,
                  {.grid = strip_grid(rows, kGroups, ceil_div(p.k, kN)),

@@ -46,8 +46,8 @@ __device__ __forceinline__ void store_row(const Problem& p, const float (&leadin
 }
 
 template <bool kVectors>
-__global__ void __launch_bounds__(kThreads, 1)
-    conv_stem_fprop_v11_kernel(Problem p, Rows rows, const float* x, const float* w, const float* bias, float* y) {
+__global__ void __launch_bounds__(kThreads, 1) conv_stem_fprop_v11_kernel(Problem p, OutputRows rows, const float* x,
+                                                                          const float* w, const float* bias, float* y) {
   LADDER_DYN_SMEM(filters);
   const int group = threadIdx.x / kGroupThreads;
   auto* const rings = reinterpret_cast<float*>(filters + kParts * kPartBytes);
@@ -65,10 +65,10 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   const std::uint64_t first_filters = ptx::wgmma_descriptor(filters, 8 * 128);
   GroupBarrier stored{barriers + group};  // all rows that the next convolution row needs are in the ring
-  const int shares = kBlockGroups * gridDim.x;
-  const int share = kBlockGroups * blockIdx.x + group;
-  const int end = rows.share(share + 1, shares);
-  for (int begin = rows.share(share, shares); begin < end;) {
+  const int num_ranges = kBlockGroups * gridDim.x;
+  const int range_idx = kBlockGroups * blockIdx.x + group;
+  const int end = rows.range_begin(range_idx + 1, num_ranges);
+  for (int begin = rows.range_begin(range_idx, num_ranges); begin < end;) {
     const Strip strip = rows.strip(begin, end);
     begin += strip.rows;
     const int last = strip.row + strip.rows - 1;
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 void launch(const Problem& p, const Fprop::Tensors& t, void*, Stream stream) {
-  const Rows rows{p.n, ceil_div(p.out_w(), kTileCols), p.out_h()};
+  const OutputRows rows{p.n, ceil_div(p.out_w(), kTileCols), p.out_h()};
   const auto kernel = p.w % 4 == 0 ? conv_stem_fprop_v11_kernel<true> : conv_stem_fprop_v11_kernel<false>;
   ladder::launch(kernel,
                  {.grid = strip_grid(rows, kBlockGroups, ceil_div(p.k, kN)),

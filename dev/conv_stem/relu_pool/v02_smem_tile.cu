@@ -52,16 +52,16 @@ __global__ void __launch_bounds__(kFfmaThreads, kBlocksPerSm)
   }
   __syncthreads();
   constexpr int kRuns = kFfmaChannels / 4;
-  for (int at = threadIdx.x; at < kPoolRows * kPoolCols * kRuns; at += kFfmaThreads) {
-    const int channel = channel0 + at % kRuns * 4;
-    const int row = at / kRuns / kPoolCols;
-    const int col = at / kRuns % kPoolCols;
+  for (int run_idx = threadIdx.x; run_idx < kPoolRows * kPoolCols * kRuns; run_idx += kFfmaThreads) {
+    const int channel = channel0 + run_idx % kRuns * 4;
+    const int row = run_idx / kRuns / kPoolCols;
+    const int col = run_idx / kRuns % kPoolCols;
     if (channel >= p.k || row0 + row >= p.pool_h() || col0 + col >= p.pool_w()) continue;
     float4 largest{-INFINITY, -INFINITY, -INFINITY, -INFINITY};
 #pragma unroll
     for (int i = 0; i < 9; ++i) {
       const int pixel = (2 * row + i / 3) * kCols + 2 * col + i % 3;
-      const float4 v = *reinterpret_cast<const float4*>(smem + pixel * kSumPitch + at % kRuns * 4);
+      const float4 v = *reinterpret_cast<const float4*>(smem + pixel * kSumPitch + run_idx % kRuns * 4);
       largest = {ptx::maximum(largest.x, v.x), ptx::maximum(largest.y, v.y), ptx::maximum(largest.z, v.z),
                  ptx::maximum(largest.w, v.w)};
     }

@@ -25,7 +25,8 @@ static_assert(kRingBytes % 16 == 0, "what follows the rings is aligned");
 
 template <bool kVectors>
 __global__ void __launch_bounds__(kThreads, 1)
-    conv_stem_relu_pool_v04_kernel(Problem p, Rows rows, const float* x, const float* w, const float* bias, float* y) {
+    conv_stem_relu_pool_v04_kernel(Problem p, OutputRows rows, const float* x, const float* w, const float* bias,
+                                   float* y) {
   LADDER_DYN_SMEM(filters);
   const int group = threadIdx.x / kGroupThreads;
   auto* const rings = reinterpret_cast<float*>(filters + kParts * kPartBytes);
@@ -43,10 +44,10 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   const std::uint64_t first_filters = ptx::wgmma_descriptor(filters, 8 * 128);
   GroupBarrier stored{barriers + group};  // all rows that the next convolution row needs are in the ring
-  const int shares = kBlockGroups * gridDim.x;
-  const int share = kBlockGroups * blockIdx.x + group;
-  const int end = rows.share(share + 1, shares);
-  for (int begin = rows.share(share, shares); begin < end;) {
+  const int num_ranges = kBlockGroups * gridDim.x;
+  const int range_idx = kBlockGroups * blockIdx.x + group;
+  const int end = rows.range_begin(range_idx + 1, num_ranges);
+  for (int begin = rows.range_begin(range_idx, num_ranges); begin < end;) {
     const Strip strip = rows.strip(begin, end);
     begin += strip.rows;
     const int first = 2 * strip.row;
@@ -75,7 +76,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 void launch(const Problem& p, const ReluPool::Tensors& t, void*, Stream stream) {
-  const Rows rows = pooled_rows(p);
+  const OutputRows rows = pooled_rows(p);
   const auto kernel = p.w % 4 == 0 ? conv_stem_relu_pool_v04_kernel<true> : conv_stem_relu_pool_v04_kernel<false>;
   ladder::launch(kernel,
                  {.grid = strip_grid(rows, kBlockGroups, ceil_div(p.k, kN)),
