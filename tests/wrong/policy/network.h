@@ -72,7 +72,7 @@ struct Finish {
     return film(v, n, stage.film + k) * u + film(v, n, stage.film + stage.k + k);
   }
 
-  __device__ float normalised(const auto& v, long long n, int k, float value) const {
+  __device__ float normalised(const auto& v, long long n, int k, float element) const {
     const int width = kFaults.length_only ? 1 : stage.k / stage.groups;
     const int length = stage.out_l();
     const auto over_group = [&](auto body) {
@@ -88,7 +88,7 @@ struct Finish {
     float variance = 0;
     over_group([&](float u) { mean += u / count; });
     over_group([&](float u) { variance += (u - mean) * (u - mean) / count; });
-    const float xhat = (value - mean) / sqrtf(variance + conv1d::kEpsilon);
+    const float xhat = (element - mean) / sqrtf(variance + conv1d::kEpsilon);
     const float z = v.t.vectors[stage.gamma() + k] * xhat + v.t.vectors[stage.beta() + k];
     return kFaults.no_mish && last_block ? z : Mish::value(z);
   }
