@@ -1,8 +1,10 @@
 """tools/dev/words.py: comments and docstrings whose first word leaves them without a subject, and identifiers that have a better name."""
 
+import shutil
+
 import pytest
 
-from dev import words
+from dev import format, words
 
 
 def found(tmp_path, name, text):
@@ -68,3 +70,15 @@ def test_more_names_than_allowed_are_a_finding_that_names_the_worst_folder(capsy
     assert words.too_many_names(words.collections.Counter(core=1, nn=most))
     message = f"{most + 1} identifiers of NAMES (tools/dev/words.py), {most} may be; nn/ has most, {most}"
     assert capsys.readouterr().err == f"words: {message}\n"
+
+
+@pytest.mark.skipif(not shutil.which("clang-format"), reason="no clang-format")
+def test_format_limits_names_only_where_it_checks(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(words, "MOST_NAMES", 1)
+    file = tmp_path / "a.cpp"
+    file.write_text("int each, own;\n")
+    assert format.main([str(file)]) == 0
+    assert format.main(["--check", str(file)]) == 1
+    assert "2 identifiers of NAMES" in capsys.readouterr().err
+    file.write_text("int each;\n")
+    assert format.main(["--check", str(file)]) == 0
