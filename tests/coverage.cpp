@@ -68,7 +68,7 @@ std::string too_narrow(const Version& v) {
 
 std::string untested_plan(const Version& v) {
   std::set<std::string> tested;
-  const auto each = [&](const std::string& set, const auto& f) {
+  const auto for_each_case = [&](const std::string& set, const auto& f) {
     for (const NamedCase& named : named_cases(*v.pass, set)) {
       for (const Dtype dtype : v.def.dtypes) {
         const Case c = named.problem.with_dtype(dtype);
@@ -77,13 +77,13 @@ std::string untested_plan(const Version& v) {
     }
   };
   for (const char* set : {"ci", "edge"}) {
-    each(set, [&](const Case& c) {
+    for_each_case(set, [&](const Case& c) {
       for (const Kernel& kernel : plans(v, c)) tested.insert(kernel.name);
     });
   }
   std::string untested;
   for (const ShapeSet& set : shape_sets(v.pass->layer)) {
-    each(set.name, [&](const Case& c) {
+    for_each_case(set.name, [&](const Case& c) {
       const std::string name = plan(v, c).name;
       if (untested.empty() && !tested.contains(name)) {
         untested = fmt::format("{} runs '{}' by the plan '{}', which it has on no problem of ci and edge", v.label(),

@@ -11,10 +11,10 @@
 namespace {
 
 // Every reason for a skip once, with the number of tests it stopped.
-void print_skips(const testing::UnitTest& unit) {
+void print_skips(const testing::UnitTest& unit_test) {
   std::map<std::string, int> reasons;
-  for (int s = 0; s < unit.total_test_suite_count(); ++s) {
-    const testing::TestSuite& suite = *unit.GetTestSuite(s);
+  for (int s = 0; s < unit_test.total_test_suite_count(); ++s) {
+    const testing::TestSuite& suite = *unit_test.GetTestSuite(s);
     for (int t = 0; t < suite.total_test_count(); ++t) {
       const testing::TestResult& result = *suite.GetTestInfo(t)->result();
       for (int p = 0; result.Skipped() && p < result.total_part_count(); ++p) {
@@ -38,11 +38,11 @@ int run(int argc, char** argv) {
   const int status = RUN_ALL_TESTS();
   if (testing::GTEST_FLAG(list_tests)) return status;
 
-  const testing::UnitTest& unit = *testing::UnitTest::GetInstance();
-  print_skips(unit);
-  const int passed = unit.successful_test_count();
-  const int failed = unit.failed_test_count();
-  const int skipped = unit.skipped_test_count();
+  const testing::UnitTest& unit_test = *testing::UnitTest::GetInstance();
+  print_skips(unit_test);
+  const int passed = unit_test.successful_test_count();
+  const int failed = unit_test.failed_test_count();
+  const int skipped = unit_test.skipped_test_count();
   const bool ran_none = passed + failed + skipped == 0;
   if (ran_none) std::fprintf(stderr, "no test ran: the filter matches none\n");
   std::printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);

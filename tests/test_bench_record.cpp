@@ -181,19 +181,19 @@ TEST_F(Record, AFullDiskLeavesTheOldRecordWhole) {
   EXPECT_EQ(files().size(), 2u) << "something else was left behind";
 }
 
-// A partial record as an interruption would leave it: the first results of `whole`, and the next one cut off.
-std::string interrupted(const json& whole, std::size_t results) {
-  std::string text = json{{"schema", kRecordSchema}, {"environment", whole["environment"]}}.dump() + "\n";
-  for (std::size_t i = 0; i < results; ++i) text += whole["results"][i].dump() + "\n";
-  return text + whole["results"][results].dump().substr(0, 40);
+// A partial record as an interruption would leave it: the first results of `complete`, and the next one cut off.
+std::string interrupted(const json& complete, std::size_t results) {
+  std::string text = json{{"schema", kRecordSchema}, {"environment", complete["environment"]}}.dump() + "\n";
+  for (std::size_t i = 0; i < results; ++i) text += complete["results"][i].dump() + "\n";
+  return text + complete["results"][results].dump().substr(0, 40);
 }
 
 TEST_F(Record, AnInterruptedRunGoesOnWhereItWas) {
   const Ended first = shell(checking(path("a.json")));
   SKIP_WITHOUT_DEVICE(first);
-  const json whole = json::parse(read(path("a.json")));
-  ASSERT_GE(whole["results"].size(), 4u);
-  json marked = whole;
+  const json complete = json::parse(read(path("a.json")));
+  ASSERT_GE(complete["results"].size(), 4u);
+  json marked = complete;
   marked["results"][0]["digest"] = "kept";
   write("b.json.partial", interrupted(marked, 2));
 
@@ -206,10 +206,10 @@ TEST_F(Record, AnInterruptedRunGoesOnWhereItWas) {
   EXPECT_NE(resumed.out.find("resumed: 2 results kept"), std::string::npos) << resumed.out;
   EXPECT_FALSE(fs::exists(path("b.json.partial")));
   const json record = json::parse(read(path("b.json")));
-  ASSERT_EQ(record["results"].size(), whole["results"].size());
+  ASSERT_EQ(record["results"].size(), complete["results"].size());
   EXPECT_EQ(record["results"][0]["digest"], "kept") << "what was there was measured again";
   for (std::size_t i = 0; i < record["results"].size(); ++i) {
-    EXPECT_EQ(record["results"][i]["problem"], whole["results"][i]["problem"]);
+    EXPECT_EQ(record["results"][i]["problem"], complete["results"][i]["problem"]);
     EXPECT_EQ(record["results"][i]["verdict"]["status"], "PASS");
   }
 }
@@ -217,14 +217,14 @@ TEST_F(Record, AnInterruptedRunGoesOnWhereItWas) {
 TEST_F(Record, ARunThatEndedBeforeItsFirstLineCountsAsNone) {
   const Ended first = shell(checking(path("a.json")));
   SKIP_WITHOUT_DEVICE(first);
-  const json whole = json::parse(read(path("a.json")));
-  const std::string line = json{{"schema", kRecordSchema}, {"environment", whole["environment"]}}.dump() + "\n";
+  const json complete = json::parse(read(path("a.json")));
+  const std::string line = json{{"schema", kRecordSchema}, {"environment", complete["environment"]}}.dump() + "\n";
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, line.size() / 2, line.size() - 1}) {
     for (const char* resume : {"", " --resume"}) {
       write("b.json.partial", line.substr(0, bytes));
       const Ended ended = shell(checking(path("b.json")) + resume);
       EXPECT_EQ(ended.code, 0) << bytes << resume << ended.err;
-      EXPECT_EQ(json::parse(read(path("b.json")))["results"].size(), whole["results"].size());
+      EXPECT_EQ(json::parse(read(path("b.json")))["results"].size(), complete["results"].size());
       fs::remove(path("b.json"));
     }
   }
@@ -233,28 +233,28 @@ TEST_F(Record, ARunThatEndedBeforeItsFirstLineCountsAsNone) {
 TEST_F(Record, NothingLeftToDoIsStillARecord) {
   const Ended first = shell(checking(path("a.json")));
   SKIP_WITHOUT_DEVICE(first);
-  json whole = json::parse(read(path("a.json")));
-  whole["results"].push_back(whole["results"][0]);
-  write("b.json.partial", interrupted(whole, whole["results"].size() - 1));
+  json complete = json::parse(read(path("a.json")));
+  complete["results"].push_back(complete["results"][0]);
+  write("b.json.partial", interrupted(complete, complete["results"].size() - 1));
   EXPECT_EQ(shell(checking(path("b.json")) + " --resume").code, 0);
-  EXPECT_EQ(json::parse(read(path("b.json")))["results"].size(), whole["results"].size() - 1);
+  EXPECT_EQ(json::parse(read(path("b.json")))["results"].size(), complete["results"].size() - 1);
 }
 
 TEST_F(Record, AFailureBeforeTheInterruptionStillCounts) {
   const Ended first = shell(checking(path("a.json")));
   SKIP_WITHOUT_DEVICE(first);
-  json whole = json::parse(read(path("a.json")));
-  whole["results"][0]["verdict"]["status"] = "FAIL";
-  write("b.json.partial", interrupted(whole, 1));
+  json complete = json::parse(read(path("a.json")));
+  complete["results"][0]["verdict"]["status"] = "FAIL";
+  write("b.json.partial", interrupted(complete, 1));
   EXPECT_EQ(shell(checking(path("b.json")) + " --resume").code, 1);
 }
 
 TEST_F(Record, AnotherBuildsResultsAreNotMixedIn) {
   const Ended first = shell(checking(path("a.json")));
   SKIP_WITHOUT_DEVICE(first);
-  json whole = json::parse(read(path("a.json")));
-  whole["environment"]["binary"] = "another";
-  write("b.json.partial", interrupted(whole, 1));
+  json complete = json::parse(read(path("a.json")));
+  complete["environment"]["binary"] = "another";
+  write("b.json.partial", interrupted(complete, 1));
   const std::string before = read(path("b.json.partial"));
   const Ended refused = shell(checking(path("b.json")) + " --resume");
   EXPECT_EQ(refused.code, 2);

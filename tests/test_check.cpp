@@ -418,9 +418,9 @@ TEST(Fill, IsReproducibleAndDependsOnTheSeed) {
 
 // Element i is a function of the seed and i, whatever the size and so the number of threads.
 TEST(Fill, ValuesDoNotDependOnTheSize) {
-  const auto few = fill(make("n1 h4 w4 c8 k8"), Pattern::normal, 3).values[0];
-  const auto many = fill(make("n64 h32 w32 c8 k8"), Pattern::normal, 3).values[0];
-  EXPECT_TRUE(std::equal(few.begin(), few.end(), many.begin()));
+  const auto small = fill(make("n1 h4 w4 c8 k8"), Pattern::normal, 3).values[0];
+  const auto large = fill(make("n64 h32 w32 c8 k8"), Pattern::normal, 3).values[0];
+  EXPECT_TRUE(std::equal(small.begin(), small.end(), large.begin()));
 }
 
 TEST(Fill, NormalHasTheMomentsAndTheDtype) {
@@ -457,15 +457,15 @@ TEST(Fill, OutliersAreFewAndLargeBesideZerosAndSubnormals) {
   for (const Dtype dtype : kProblemDtypes) {
     const Case c = make("n4 h32 w32 c64 k64").with_dtype(dtype);
     const std::vector<float> x = fill(c, Pattern::outliers, test::seed()).values[0];
-    const auto share = [&](const auto& is) {
+    const auto fraction = [&](const auto& is) {
       return static_cast<double>(std::ranges::count_if(x, is)) / static_cast<double>(x.size());
     };
     const double least = kLeastOutlier * c.tensors[0].stddev;
-    EXPECT_NEAR(share([&](float v) { return std::abs(v) >= 0.99 * least; }), 1.0 / 16, 1.0 / 64) << name(dtype);
-    EXPECT_GT(share([&](float v) { return std::abs(v) > 100 * least; }), 1.0 / 256) << name(dtype);
+    EXPECT_NEAR(fraction([&](float v) { return std::abs(v) >= 0.99 * least; }), 1.0 / 16, 1.0 / 64) << name(dtype);
+    EXPECT_GT(fraction([&](float v) { return std::abs(v) > 100 * least; }), 1.0 / 256) << name(dtype);
     EXPECT_LE(*std::ranges::max_element(x), 1.01 * kLargestOutlier * c.tensors[0].stddev);
-    EXPECT_GT(share([](float v) { return v == 0 && std::signbit(v); }), 1.0 / 512) << name(dtype);
-    EXPECT_GT(share([&](float v) { return v != 0 && std::abs(v) < (dtype == Dtype::f16 ? 0x1p-14 : 0x1p-126); }),
+    EXPECT_GT(fraction([](float v) { return v == 0 && std::signbit(v); }), 1.0 / 512) << name(dtype);
+    EXPECT_GT(fraction([&](float v) { return v != 0 && std::abs(v) < (dtype == Dtype::f16 ? 0x1p-14 : 0x1p-126); }),
               1.0 / 256)
         << name(dtype);
   }

@@ -39,10 +39,10 @@ std::uint16_t cuda_f16(float value) { return std::bit_cast<std::uint16_t>(__floa
 std::vector<float> corner_values() {
   std::vector<std::uint32_t> mantissas;
   for (const std::uint32_t dropped : {13u, 16u}) {
-    const std::uint32_t unit = 1u << dropped;
+    const std::uint32_t ulp = 1u << dropped;
     for (const std::uint32_t kept : {0u, 1u, 2u, 3u, (1u << (23 - dropped)) - 2, (1u << (23 - dropped)) - 1}) {
-      for (const std::uint32_t rest : {0u, 1u, unit / 2 - 1, unit / 2, unit / 2 + 1, unit - 1}) {
-        mantissas.push_back(kept << dropped | rest);
+      for (const std::uint32_t dropped_bits : {0u, 1u, ulp / 2 - 1, ulp / 2, ulp / 2 + 1, ulp - 1}) {
+        mantissas.push_back(kept << dropped | dropped_bits);
       }
     }
   }
@@ -103,7 +103,7 @@ TEST(Dtype, RoundToIsEncodeThenDecode) {
   }
 }
 
-// tf32 has fp32's exponents and fp16's mantissa. nearbyint in double, scaled to tf32's unit at the value's exponent,
+// tf32 has fp32's exponents and fp16's mantissa. nearbyint in double, scaled to tf32's ulp at the value's exponent,
 // rounds ties to even as well.
 TEST(Dtype, Tf32RoundsToTenBitsTiesToEven) {
   for (const float value : corner_values()) {
@@ -118,8 +118,8 @@ TEST(Dtype, Tf32RoundsToTenBitsTiesToEven) {
       continue;
     }
     const int exponent = std::max(value == 0 ? -126 : std::ilogb(value), -126);
-    const double unit = std::ldexp(1.0, exponent - 10);
-    const double expected = std::nearbyint(value / unit) * unit;
+    const double ulp = std::ldexp(1.0, exponent - 10);
+    const double expected = std::nearbyint(value / ulp) * ulp;
     const bool overflows = std::abs(expected) > std::numeric_limits<float>::max();
     ASSERT_EQ(rounded, overflows ? std::copysign(kInfinity, value) : static_cast<float>(expected))
         << std::hex << bits(value);

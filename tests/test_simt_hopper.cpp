@@ -272,9 +272,9 @@ TEST(Tma, three_dimensions) {
     const int y = 3 + row % 2;
     const int z = 1 + row / 2;
     for (int c = 0; c < 32; ++c) {
-      float held;
-      std::memcpy(&held, &out[swizzled(0, row, c * 4)], 4);
-      ASSERT_EQ(held, y < 4 ? values[(z * 4 + y) * 32 + c] : 0.0f) << row << " " << c;
+      float fetched;
+      std::memcpy(&fetched, &out[swizzled(0, row, c * 4)], 4);
+      ASSERT_EQ(fetched, y < 4 ? values[(z * 4 + y) * 32 + c] : 0.0f) << row << " " << c;
     }
   }
 }

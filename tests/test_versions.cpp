@@ -46,8 +46,8 @@ class Bugs {
  public:
   // Returns false if a failure with the same kernel line, or without any line, was printed before.
   bool is_new(const std::string& reason, const Case& c, const std::string& schedule) {
-    const std::string place = reason.substr(0, reason.find(' '));
-    Bug& bug = bugs_[place.find(".cu:") == std::string::npos ? "without a line:" : place];
+    const std::string source_line = reason.substr(0, reason.find(' '));
+    Bug& bug = bugs_[source_line.find(".cu:") == std::string::npos ? "without a line:" : source_line];
     bug.schedules.insert(schedule);
     bug.dtypes.insert(std::string(name(c.dtype)));
     bug.problems.insert(c.text);

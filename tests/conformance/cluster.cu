@@ -45,10 +45,10 @@ __global__ void exchange_kernel(const T* in, T* out) {
   const unsigned rank = ptx::cluster_rank();
   const unsigned size = ptx::cluster_size();
   const unsigned i = threadIdx.x;
-  const T own = in[blockIdx.x * kThreads + i];
-  row[i] = own;
+  const T value = in[blockIdx.x * kThreads + i];
+  row[i] = value;
   ptx::cluster_sync();
-  ptx::st_shared_cluster(ptx::mapa(inbox, (rank + 1) % size) + static_cast<int>(kThreads - 1 - i), own);
+  ptx::st_shared_cluster(ptx::mapa(inbox, (rank + 1) % size) + static_cast<int>(kThreads - 1 - i), value);
   ptx::cluster_arrive();
   for (unsigned r = 0; r < size; ++r) {
     out[(blockIdx.x * (size + 1) + r) * kThreads + i] = ptx::ld_shared_cluster(ptx::mapa(&row[(i + r) % kThreads], r));
@@ -98,10 +98,10 @@ __global__ void async_exchange_kernel(const T* in, T* out) {
     ptx::mbarrier_fence_init();
   }
   ptx::cluster_sync();
-  const T own = in[blockIdx.x * kThreads + i];
+  const T value = in[blockIdx.x * kThreads + i];
   for (unsigned to = 0; to < size; ++to) {
     const int at = static_cast<int>(rank * kThreads + (i + to) % kThreads);
-    ptx::st_async(ptx::mapa(inbox, to) + at, own, ptx::mapa(&full, to));
+    ptx::st_async(ptx::mapa(inbox, to) + at, value, ptx::mapa(&full, to));
   }
   if (i == 0) ptx::mbarrier_arrive_expect_tx(&full, size * kThreads * sizeof(T));
   ptx::mbarrier_wait_cluster(&full, 0);

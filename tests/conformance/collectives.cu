@@ -87,10 +87,10 @@ LADDER_CONFORMS(matches, (on_warp<5, Matches>))
 
 __global__ void barriers_kernel(const std::uint32_t* in, std::uint32_t* out) {
   const std::uint32_t x = in[threadIdx.x];
-  std::uint32_t* own = out + 3 * threadIdx.x;
-  own[0] = __syncthreads_count(x % 3 == 0);
-  own[1] = __syncthreads_and(x != 0) != 0;
-  own[2] = __syncthreads_or(x == 0) != 0;
+  std::uint32_t* results = out + 3 * threadIdx.x;
+  results[0] = __syncthreads_count(x % 3 == 0);
+  results[1] = __syncthreads_and(x != 0) != 0;
+  results[2] = __syncthreads_or(x == 0) != 0;
 }
 
 Output barriers() {

@@ -16,12 +16,12 @@ constexpr int kPhases = 20;
 __global__ void add_neighbours_kernel(std::uint32_t* words, unsigned* counter) {
   ptx::GridBarrier barrier(counter);
   ptx::grid_dependency_wait();
-  std::uint32_t& own = words[blockIdx.x * kThreads + threadIdx.x];
+  std::uint32_t& word = words[blockIdx.x * kThreads + threadIdx.x];
   const std::uint32_t& next = words[(blockIdx.x + 1) % kBlocks * kThreads + threadIdx.x];
   for (int phase = 0; phase < kPhases; ++phase) {
     const std::uint32_t taken = next;
     barrier.sync();
-    own += taken;
+    word += taken;
     barrier.arrive();
     barrier.wait();
   }

@@ -52,12 +52,12 @@ struct Tf32 {
 
 template <class Format>
 __global__ void mma_kernel(const std::uint32_t* registers, float* out) {
-  const std::uint32_t* own = registers + 10 * threadIdx.x;
+  const std::uint32_t* fragments = registers + 10 * threadIdx.x;
   std::uint32_t a[4], b[2];
   float d[4];
-  for (int i = 0; i < 4; ++i) a[i] = own[i];
-  for (int i = 0; i < 2; ++i) b[i] = own[4 + i];
-  for (int i = 0; i < 4; ++i) d[i] = __uint_as_float(own[6 + i]);
+  for (int i = 0; i < 4; ++i) a[i] = fragments[i];
+  for (int i = 0; i < 2; ++i) b[i] = fragments[4 + i];
+  for (int i = 0; i < 4; ++i) d[i] = __uint_as_float(fragments[6 + i]);
   Format::mma(d, a, b);
   for (int i = 0; i < 4; ++i) out[4 * threadIdx.x + i] = d[i];
 }

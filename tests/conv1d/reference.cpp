@@ -64,9 +64,9 @@ TEST(Conv1dReference, BlockJoinsItsTwoSources) {
   const std::vector<float> w = {1, 2, 3, -1, 1, 0.5f};
   const Expected split =
       answer<Block>("n1 l2 c3 k2 taps1 split1", {{1, 4}, {2, 3, 5, 7}, w, parameters[0], parameters[1], parameters[2]});
-  const Expected whole =
+  const Expected joined =
       answer<Block>("n1 l2 c3 k2 taps1", {{1, 2, 3, 4, 5, 7}, w, parameters[0], parameters[1], parameters[2]});
-  EXPECT_EQ(split.value, whole.value);
+  EXPECT_EQ(split.value, joined.value);
 }
 
 TEST(Conv1dProblem, Lengths) {

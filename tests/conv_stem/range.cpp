@@ -15,8 +15,8 @@ namespace {
 
 void scale(std::vector<float>& values, int exponent, int spread) {
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const int own = spread > 0 ? static_cast<int>(i * 7 % (2 * spread + 1)) - spread : 0;
-    values[i] = std::ldexp(values[i], exponent + own);
+    const int offset = spread > 0 ? static_cast<int>(i * 7 % (2 * spread + 1)) - spread : 0;
+    values[i] = std::ldexp(values[i], exponent + offset);
   }
 }
 

@@ -120,8 +120,9 @@ TEST_P(Answers, HaveNoiseThatNoOtherAnswerHas) {
 
 TEST_P(Answers, OfThreeObservationsAreThreeAnswers) {
   const SamplingSchedule three = steps(file_);
-  const std::size_t each = 16 * 2;
-  const Floats initial = made(3 * each, 1), noise = made(3 * 3 * each, 2), observations = observation(3, 3);
+  const std::size_t floats_per_sample = 16 * 2;
+  const Floats initial = made(3 * floats_per_sample, 1), noise = made(3 * 3 * floats_per_sample, 2),
+               observations = observation(3, 3);
   Policy together({.samples = 3, .given_noise = true}, file_, three, promotions_);
   together.set_noise(initial, noise);
   const Floats found = copied(together.answer(observations, 0, 0));
@@ -129,11 +130,13 @@ TEST_P(Answers, OfThreeObservationsAreThreeAnswers) {
   for (std::size_t i = 0; i < 3; ++i) {
     Floats of_sample;
     for (std::size_t step = 0; step < 3; ++step) {
-      const Floats some = part(noise, (3 * step + i) * each, each);
+      const Floats some = part(noise, (3 * step + i) * floats_per_sample, floats_per_sample);
       of_sample.insert(of_sample.end(), some.begin(), some.end());
     }
-    single.set_noise(part(initial, i * each, each), of_sample);
-    EXPECT_LT(farthest(single.answer(part(observations, i * 20, 20), 0, 0), part(found, i * each, each)), kFp32Limit);
+    single.set_noise(part(initial, i * floats_per_sample, floats_per_sample), of_sample);
+    EXPECT_LT(farthest(single.answer(part(observations, i * 20, 20), 0, 0),
+                       part(found, i * floats_per_sample, floats_per_sample)),
+              kFp32Limit);
   }
 }
 
@@ -191,20 +194,20 @@ TEST_P(Networks, PredictWhatTheReferenceDoes) {
   SamplingSchedule one = steps(file, "ddim", 2);
   one.first_only();
   one.rows[0] = {.pred_scale = 0, .x0_scale = 1, .clip = INFINITY, .pred_weight = 1};
-  const std::size_t each = std::size_t{1} * file.network.horizon * file.network.action_dim;
+  const std::size_t floats_per_sample = std::size_t{1} * file.network.horizon * file.network.action_dim;
   const std::size_t observed = file.network.observation;
-  const Floats initial = made(2 * each, 4), observations = made(2 * observed, 5);
+  const Floats initial = made(2 * floats_per_sample, 4), observations = made(2 * observed, 5);
   for (const std::string& kind : test::kinds_of_steps()) {
     const Promotions promotions = chosen_versions(Dtype::f32, "policy/step=" + kind);
     Policy policy({.samples = 2, .given_noise = true}, file, one, promotions);
     policy.set_noise(initial, {});
     const Floats found = copied(policy.answer(observations, 0, 0));
     for (std::size_t i = 0; i < 2; ++i) {
-      const Floats x = part(initial, i * each, each);
+      const Floats x = part(initial, i * floats_per_sample, floats_per_sample);
       const std::vector<double> expected =
           test::predicted(file.network, file.weights, {x.begin(), x.end()}, one.timesteps[0],
                           part(observations, i * observed, observed));
-      EXPECT_LT(farthest(part(found, i * each, each), expected), kFp32Limit) << policy.step();
+      EXPECT_LT(farthest(part(found, i * floats_per_sample, floats_per_sample), expected), kFp32Limit) << policy.step();
     }
     if (policy.step().find("policy/step has none") != std::string::npos) break;  // further kinds of step are the same
   }

@@ -174,9 +174,9 @@ TEST_F(PolicyFiles, ATensorOfAnotherDtypeIsLeftAloneUnlessItIsTheNetworks) {
   Tensors tensors = tensors_of(small_);
   tensors["obs_encoder.x"] = zeros({2});
   write(tensors);
-  const std::string whole = contents(file_);
+  const std::string complete = contents(file_);
   const auto with_bool = [&](const std::string& name) {
-    std::string text = whole;
+    std::string text = complete;
     const auto at = text.find("\"F32\"", text.find('"' + name + '"'));
     text.replace(at, 5, "\"F9\" ");
     put(file_, text);
@@ -219,13 +219,13 @@ TEST_F(PolicyFiles, DamagedFilesAreRefused) {
       "has no network of a Diffusion Policy: none of its 1 tensors is named down_modules.0..., bare or after "
       "a prefix");
   write(tensors_of(small_));
-  const std::string whole = contents(file_);
+  const std::string complete = contents(file_);
   for (const std::size_t size :
-       {std::size_t{4}, std::size_t{9}, std::size_t{100}, whole.size() / 2, whole.size() - 1}) {
-    put(file_, whole.substr(0, size));
+       {std::size_t{4}, std::size_t{9}, std::size_t{100}, complete.size() / 2, complete.size() - 1}) {
+    put(file_, complete.substr(0, size));
     expect_refused("is not a whole safetensors file");
   }
-  put(file_, whole + "x");
+  put(file_, complete + "x");
   expect_refused("1 bytes after its last tensor");
 }
 

@@ -72,8 +72,9 @@ TEST_P(Trajectory, EndsWhereFloat64Does) {
   const auto answer = [&](const SamplingSchedule& some) {
     Policy policy({.samples = 3, .given_noise = true}, tiny, some, promotions);
     const std::vector<double> noise = flat(told["noise"]);
-    const std::size_t each = noise.size() / told["noise"].size();
-    policy.set_noise(floats(flat(told["initial"])), floats({noise.begin(), noise.begin() + some.rows.size() * each}));
+    const std::size_t floats_per_step = noise.size() / told["noise"].size();
+    policy.set_noise(floats(flat(told["initial"])),
+                     floats({noise.begin(), noise.begin() + some.rows.size() * floats_per_step}));
     const auto actions = policy.answer(floats(flat(told["observation"])), 0, 0);
     return std::vector<double>(actions.begin(), actions.end());
   };

@@ -74,7 +74,7 @@ class OneKernel : public test::NeedsDevice {
 
   static std::int64_t operations_of(const Policy& policy, const std::string& layer) {
     return std::ranges::count_if(policy.program().tape().operations(),
-                                 [&](const Operation& each) { return each.problem.pass->layer == layer; });
+                                 [&](const Operation& operation) { return operation.problem.pass->layer == layer; });
   }
 
   ladder::test::Scratch scratch_;

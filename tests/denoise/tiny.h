@@ -43,8 +43,8 @@ inline std::vector<std::string> kinds_of_steps() {
 inline std::vector<double> flat(const nlohmann::json& value) {
   if (!value.is_array()) return {value.get<double>()};
   std::vector<double> all;
-  for (const nlohmann::json& each : value) {
-    const std::vector<double> some = flat(each);
+  for (const nlohmann::json& element : value) {
+    const std::vector<double> some = flat(element);
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;

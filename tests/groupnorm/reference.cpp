@@ -52,16 +52,16 @@ TEST(GroupnormReference, PartsOfXAreOneImage) {
     EXPECT_NEAR(y[0].value[i], centred[i] / std::sqrt(3.5 + 1e-5), 1e-9);
   }
   // The gradient equals that of an undivided x.
-  const Case whole = backward("n1 h1 w2 c2 g1 no-affine"), parts = backward("n1 h1 w2 c2 g1 no-affine split1");
-  const auto gradient = [](const Case& c, const std::vector<float>& x, const std::vector<float>& rest) {
+  const Case full = backward("n1 h1 w2 c2 g1 no-affine"), parts = backward("n1 h1 w2 c2 g1 no-affine split1");
+  const auto gradient = [](const Case& c, const std::vector<float>& x, const std::vector<float>& x_rest) {
     HostTensors in(c.tensors);
     in["x"] = x;
-    if (!rest.empty()) in["x_rest"] = rest;
+    if (!x_rest.empty()) in["x_rest"] = x_rest;
     in["dy"] = {1, -2, 5, 7};
     groupnorm::Backward::derive(problem_of<groupnorm::Backward>(c), in);
     return reference_outputs(c, in).at(0).value;
   };
-  EXPECT_EQ(gradient(parts, {1, 2}, {3, 6}), gradient(whole, {1, 3, 2, 6}, {}));
+  EXPECT_EQ(gradient(parts, {1, 2}, {3, 6}), gradient(full, {1, 3, 2, 6}, {}));
 }
 
 // Returns activation(z): a single element is normalised to 0, so that the pre-activation is beta = z.

@@ -52,14 +52,14 @@ TEST(Npy, WhatIsWrongIsSaidInOneLine) {
   const auto header = [](const std::string& descr, const std::string& shape, const char* fortran = "False") {
     return "{'descr': " + descr + ", 'fortran_order': " + fortran + ", 'shape': " + shape + ", }";
   };
-  const std::string whole = made(header("'<f4'", "(2, 3)"), 24);
+  const std::string complete = made(header("'<f4'", "(2, 3)"), 24);
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"", "no .npy file"},
       {"PK\x03\x04 an archive", "no .npy file"},
-      {whole.substr(0, 7), "cut short"},
-      {whole.substr(0, 30), "cut short"},
-      {whole.substr(0, whole.size() - 1), "shape [2, 3] takes 24 bytes, and 23 are there"},
-      {whole + 'x', "and 25 are there"},
+      {complete.substr(0, 7), "cut short"},
+      {complete.substr(0, 30), "cut short"},
+      {complete.substr(0, complete.size() - 1), "shape [2, 3] takes 24 bytes, and 23 are there"},
+      {complete + 'x', "and 25 are there"},
       {made(header("'<f4'", "(2, 3)"), 24, 9), "format version 9"},
       {made(header("'<f8'", "(2, 3)"), 48), "dtype '<f8' instead of float32, '<f4'"},
       {made(header("'>f4'", "(2, 3)"), 24), "dtype '>f4'"},

@@ -135,8 +135,8 @@ TEST_F(SafetensorsTest, HalfPrecisionBecomesTheSameNumbersInFp32) {
     encode(tensors[i].dtype, values.data(), values.size(), stored.data());
     writer.append(stored.data(), stored.size());
   }
-  const std::int64_t whole = 7;
-  writer.append(&whole, sizeof whole);
+  const std::int64_t number = 7;
+  writer.append(&number, sizeof number);
   writer.finish();
 
   const SafetensorsFile file(file_);
@@ -229,11 +229,11 @@ TEST_F(SafetensorsTest, WhatIsNoFileIsSaid) {
 
 TEST_F(SafetensorsTest, EveryTruncationIsRefused) {
   write(file_, {{"a", Dtype::f32, {3}}, {"b", Dtype::u8, {5}}}, {{"k", "v"}});
-  const std::string whole = contents(file_);
-  for (std::size_t size = 0; size < whole.size(); ++size) {
-    expect_refused(whole.substr(0, size), {size == 0 ? "empty" : "cut short"});
+  const std::string complete = contents(file_);
+  for (std::size_t size = 0; size < complete.size(); ++size) {
+    expect_refused(complete.substr(0, size), {size == 0 ? "empty" : "cut short"});
   }
-  expect_refused(whole + "x", {"1 bytes after its last tensor"});
+  expect_refused(complete + "x", {"1 bytes after its last tensor"});
 }
 
 TEST_F(SafetensorsTest, AFileThatIsCutShortWhileOpenIsNoticed) {

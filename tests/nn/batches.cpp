@@ -38,14 +38,14 @@ class Layers {
   }
 
   std::vector<std::uint16_t> run(Tape tape, const Promotions& promotions) {
-    for (const OwnedRegion& each : dw_) backend::set_bytes(each.base, 0xff, each.bytes);
+    for (const OwnedRegion& region : dw_) backend::set_bytes(region.base, 0xff, region.bytes);
     const Program program(std::move(tape), promotions);
     program.enqueue(backend::check_stream());
     backend::synchronize();
     std::vector<std::uint16_t> all;
-    for (const OwnedRegion& each : dw_) {
+    for (const OwnedRegion& region : dw_) {
       std::vector<std::uint16_t> values(kOut * kIn);
-      backend::copy_out(values.data(), each.base, each.bytes);
+      backend::copy_out(values.data(), region.base, region.bytes);
       all.insert(all.end(), values.begin(), values.end());
     }
     return all;

@@ -33,8 +33,9 @@ class Backward {
 
   int count(std::string_view path) const {
     const auto& all = tape_.operations();
-    return static_cast<int>(std::count_if(all.begin() + first_, all.end(),
-                                          [&](const Operation& each) { return each.problem.pass->path() == path; }));
+    return static_cast<int>(std::count_if(all.begin() + first_, all.end(), [&](const Operation& operation) {
+      return operation.problem.pass->path() == path;
+    }));
   }
 
  private:
@@ -84,11 +85,11 @@ TEST(Additions, TakeGradientsOfAnyRank) {
 TEST(Neighbours, AConvolutionBeforeTheEmbeddingSumsNoBias) {
   const Backward apart(nullptr);
   int first = 0, others = 0;
-  for (const Operation& each : apart.operations()) {
-    if (each.problem.pass->path() != "conv3x3/wgrad") continue;
-    const bool is_first = each.name.ends_with(".in_layers.2");
-    const auto sums = std::ranges::count(each.problem.tensors, "dbias", &TensorSpec::name);
-    EXPECT_EQ(sums, is_first ? 0 : 1) << each.name;
+  for (const Operation& operation : apart.operations()) {
+    if (operation.problem.pass->path() != "conv3x3/wgrad") continue;
+    const bool is_first = operation.name.ends_with(".in_layers.2");
+    const auto sums = std::ranges::count(operation.problem.tensors, "dbias", &TensorSpec::name);
+    EXPECT_EQ(sums, is_first ? 0 : 1) << operation.name;
     (is_first ? first : others) += 1;
   }
   EXPECT_EQ(first, 22);

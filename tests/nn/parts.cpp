@@ -58,13 +58,15 @@ class Block {
     return state_.get(gradients_);
   }
   int count(std::string_view path) const {
-    return static_cast<int>(std::ranges::count_if(
-        program_->tape().operations(), [&](const Operation& each) { return each.problem.pass->path() == path; }));
+    return static_cast<int>(std::ranges::count_if(program_->tape().operations(), [&](const Operation& operation) {
+      return operation.problem.pass->path() == path;
+    }));
   }
   // Operations that read in two parts.
   int split() const {
-    return static_cast<int>(std::ranges::count_if(program_->tape().operations(), [](const Operation& each) {
-      return std::ranges::any_of(each.problem.tensors, [](const TensorSpec& spec) { return spec.name == "x_rest"; });
+    return static_cast<int>(std::ranges::count_if(program_->tape().operations(), [](const Operation& operation) {
+      return std::ranges::any_of(operation.problem.tensors,
+                                 [](const TensorSpec& spec) { return spec.name == "x_rest"; });
     }));
   }
 

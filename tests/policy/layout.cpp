@@ -57,7 +57,7 @@ TEST(PolicyLayout, PartsLieSideBySide) {
 TEST(PolicyLayout, JoinsEachLevelButTheFirst) {
   const Network network = network_of(Problem::parse(kPublished));
   struct Joined {
-    int l, own, joined, k;
+    int l, source, joined, k;
   };
   std::vector<Joined> found;
   for (int i = 0; i < network.count; ++i) {
@@ -66,11 +66,11 @@ TEST(PolicyLayout, JoinsEachLevelButTheFirst) {
   }
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].l, 4);
-  EXPECT_EQ(found[0].own, 1024);
+  EXPECT_EQ(found[0].source, 1024);
   EXPECT_EQ(found[0].joined, 1024);
   EXPECT_EQ(found[0].k, 512);
   EXPECT_EQ(found[1].l, 8);
-  EXPECT_EQ(found[1].own, 512);
+  EXPECT_EQ(found[1].source, 512);
   EXPECT_EQ(found[1].joined, 512);
   EXPECT_EQ(found[1].k, 256);
   EXPECT_EQ(network.stages[network.count - 1].out_l(), 16);

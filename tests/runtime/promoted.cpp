@@ -255,7 +255,7 @@ TEST_F(Promoted, WhatADeviceHasNoLineOfIsOfH200) {
       << line("n32 h8 w8 c64 k64 bf16", "v02_tile") << line("n32 h8 w8 c128 k64 bf16", "v02_tile");
   const Promotions others = Promotions::for_device("toycard");
   std::ofstream(folder_ / "runtime" / "promoted" / "toycard.txt") << line("n32 h8 w8 c64 k64 bf16", "v01_naive");
-  const Promotions own = Promotions::for_device("toycard");
+  const Promotions toycard = Promotions::for_device("toycard");
   if (before) {
     setenv("LADDER_SOURCE_DIR", kept.c_str(), 1);
   } else {
@@ -264,9 +264,9 @@ TEST_F(Promoted, WhatADeviceHasNoLineOfIsOfH200) {
   EXPECT_PRED_FORMAT2(IsSubstring, "h200.txt: `./ladder promote` makes it", none);
   EXPECT_EQ(others.note(), "no table for 'toycard': taking that of h200");
   EXPECT_EQ(chosen(others, "n32 h8 w8 c64 k64 bf16"), "v02_tile, recorded");
-  EXPECT_EQ(own.note(), "1 problems of the table of 'toycard', others of that of h200");
-  EXPECT_EQ(chosen(own, "n32 h8 w8 c64 k64 bf16"), "v01_naive, recorded");
-  EXPECT_EQ(chosen(own, "n32 h8 w8 c128 k64 bf16"), "v02_tile, recorded");
+  EXPECT_EQ(toycard.note(), "1 problems of the table of 'toycard', others of that of h200");
+  EXPECT_EQ(chosen(toycard, "n32 h8 w8 c64 k64 bf16"), "v01_naive, recorded");
+  EXPECT_EQ(chosen(toycard, "n32 h8 w8 c128 k64 bf16"), "v02_tile, recorded");
 }
 
 // Every version of the tree's tables supports the problem that it is promoted for.

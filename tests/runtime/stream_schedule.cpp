@@ -66,7 +66,7 @@ TEST_F(Branches, WaitForWhatTheyTouchAndNoMore) {
 TEST_F(Branches, AreEarly) {
   const Tape early = hoist_side_stream(tape_);
   std::string order;
-  for (const Operation& each : early.operations()) order += each.name;
+  for (const Operation& operation : early.operations()) order += operation.name;
   EXPECT_EQ(order, "abcdgefh");
   const Program program(early, promotions_);
   EXPECT_EQ(unordered_pairs(program, program.slots()), std::vector<std::string>{});

@@ -26,18 +26,18 @@ TEST(Arena, NoTwoThatLiveTogetherShareAByte) {
   std::mt19937_64 random(ladder::test::seed());
   for (int round = 0; round < 200; ++round) {
     std::vector<Lifetime> lifetimes(1 + random() % 60);
-    for (Lifetime& each : lifetimes) {
-      each.first = static_cast<int>(random() % 30);
-      each.last = each.first + static_cast<int>(random() % (round % 2 == 0 ? 4 : 30));
-      each.bytes = random() % 5 == 0 ? random() % 4 : random() % 5000;
+    for (Lifetime& lifetime : lifetimes) {
+      lifetime.first = static_cast<int>(random() % 30);
+      lifetime.last = lifetime.first + static_cast<int>(random() % (round % 2 == 0 ? 4 : 30));
+      lifetime.bytes = random() % 5 == 0 ? random() % 4 : random() % 5000;
     }
     const ArenaPlan plan = plan_arena(lifetimes);
     ASSERT_EQ(plan.offsets.size(), lifetimes.size());
     std::size_t most_alive = 0;
     for (int operation = 0; operation < 60; ++operation) {
       std::size_t alive = 0;
-      for (const Lifetime& each : lifetimes) {
-        if (each.first <= operation && operation <= each.last) alive += each.bytes;
+      for (const Lifetime& lifetime : lifetimes) {
+        if (lifetime.first <= operation && operation <= lifetime.last) alive += lifetime.bytes;
       }
       most_alive = std::max(most_alive, alive);
     }
@@ -60,7 +60,7 @@ TEST(Arena, WhatIsFreeIsUsedAgain) {
   std::vector<Lifetime> chain;
   for (int i = 0; i < 20; ++i) chain.push_back({.first = i, .last = i + 1, .bytes = 1024});
   EXPECT_EQ(plan_arena(chain).bytes, 2048u);
-  for (Lifetime& each : chain) each.last = 20;
+  for (Lifetime& lifetime : chain) lifetime.last = 20;
   EXPECT_EQ(plan_arena(chain).bytes, 20480u);
   EXPECT_EQ(plan_arena({}).bytes, 0u);
 }

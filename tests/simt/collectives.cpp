@@ -259,9 +259,9 @@ std::atomic<int> line_a = 0;
 std::atomic<int> line_b = 0;
 
 testing::AssertionResult names(const std::string& report, int line) {
-  const std::string place = "collectives.cpp:" + std::to_string(line);
-  if (report.find(place) != std::string::npos) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "'" << report << "' does not name " << place;
+  const std::string location = "collectives.cpp:" + std::to_string(line);
+  if (report.find(location) != std::string::npos) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "'" << report << "' does not name " << location;
 }
 
 testing::AssertionResult says(const std::string& report, const std::string& words) {

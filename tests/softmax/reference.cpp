@@ -40,7 +40,7 @@ TEST(SoftmaxReference, KnownValues) {
   // 1 / (1 + e^-1), to 16 digits.
   EXPECT_NEAR(forward({1, 0})[0], 0.7310585786300049, 1e-15);
   EXPECT_EQ(forward({7})[0], 1);
-  for (const double each : forward({3, 3, 3, 3, 3})) EXPECT_EQ(each, 0.2);
+  for (const double probability : forward({3, 3, 3, 3, 3})) EXPECT_EQ(probability, 0.2);
 }
 
 TEST(SoftmaxReference, RowsAreTheirOwnAndSumToOne) {
@@ -74,7 +74,7 @@ TEST(SoftmaxReference, ExtremeRows) {
   // The smallest finite value is not a mask.
   EXPECT_EQ(forward({-3.4e38f, -3.4e38f}), (std::vector<double>{0.5, 0.5}));
   // A fully masked row is NaN, as in PyTorch.
-  for (const double each : forward({minus_infinity, minus_infinity})) EXPECT_TRUE(std::isnan(each));
+  for (const double probability : forward({minus_infinity, minus_infinity})) EXPECT_TRUE(std::isnan(probability));
 }
 
 TEST(SoftmaxReference, KnownGradients) {

@@ -78,9 +78,9 @@ TEST(SoftmaxRows, AMaskedRowIsNotANumber) {
       kernel.bind(tensors.pointers(), tensors.workspace())(backend::check_stream());
       const std::vector<float> y = tensors.outputs().front();
       EXPECT_TRUE(std::ranges::all_of(y,
-                                      [](float each) {
-                                        return each != each && std::bit_cast<std::uint32_t>(each) !=
-                                                                   ~0u;  // computed, not left as poison
+                                      [](float value) {
+                                        return value != value && std::bit_cast<std::uint32_t>(value) !=
+                                                                     ~0u;  // computed, not left as poison
                                       }))
           << v->label() << ' ' << kernel.name;
     }

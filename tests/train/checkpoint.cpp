@@ -264,14 +264,14 @@ TEST_F(CheckpointTest, WhatIsNoCheckpointIsNamed) {
     fs::rename(scratch_ / file, step / file);
   }
   for (const char* file : {"model.safetensors", "ema.safetensors", "optimizer.safetensors"}) {
-    const std::string whole = contents(step / file);
-    put(step / file, whole.substr(0, whole.size() - 1));
+    const std::string complete = contents(step / file);
+    put(step / file, complete.substr(0, complete.size() - 1));
     expect_unreadable(step, {file, "cut short"});
-    std::string flipped = whole;
+    std::string flipped = complete;
     flipped[flipped.size() - 2] ^= 1;
     put(step / file, flipped);
     expect_unreadable(step, {file, "is damaged"});
-    put(step / file, whole);
+    put(step / file, complete);
   }
   expect_equal(read_checkpoint(step), made(1));
 }

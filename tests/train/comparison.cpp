@@ -54,7 +54,7 @@ TEST_F(Comparison, SidesRunTheirVersionsOnTheSameWeights) {
   ASSERT_EQ(record.at("sides").size(), 2u);
   const Json& naive = record.at("sides")[0];
   const Json& promoted = record.at("sides")[1];
-  for (const Json& each : naive.at("versions")) EXPECT_EQ(each.at("version"), "v01_naive");
+  for (const Json& version : naive.at("versions")) EXPECT_EQ(version.at("version"), "v01_naive");
   EXPECT_NE(promoted.at("versions"), naive.at("versions"));
   for (const Json& side : record.at("sides")) {
     ASSERT_EQ(side.at("seconds").size(), 2u);  // there and back

@@ -245,9 +245,10 @@ TEST_F(Given, ImagesHeldOutAreNeverDrawn) {
   const fs::path other = folder() / "other held out.ldata";
   put_images(folder() / "longer.ldata", kSide, 9, 3);
   const std::string five = contents(data()), six = contents(folder() / "longer.ldata");
-  const std::size_t each = 3 * kSide * kSide;
-  ASSERT_EQ(five.substr(128, 5 * each), six.substr(128, 5 * each));
-  put_raw_images(other, kSide, 8, 3, six.substr(128, 5 * each) + six.substr(128 + 6 * each, 3 * each));
+  const std::size_t image_bytes = 3 * kSide * kSide;
+  ASSERT_EQ(five.substr(128, 5 * image_bytes), six.substr(128, 5 * image_bytes));
+  put_raw_images(other, kSide, 8, 3,
+                 six.substr(128, 5 * image_bytes) + six.substr(128 + 6 * image_bytes, 3 * image_bytes));
   ASSERT_NE(contents(other), five);
   TrainingConfig config = given_config();
   for (const std::size_t room : {std::size_t{1} << 20, std::size_t{0}}) {

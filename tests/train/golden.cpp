@@ -75,7 +75,7 @@ void expect_gradient(const std::string& name, std::size_t parameter, const std::
   constexpr double kLimit = 3e-5;
   const double norm = known["norm"];
   double squares = 0;
-  for (const float each : g) squares += double{each} * each;
+  for (const float element : g) squares += double{element} * element;
   EXPECT_NEAR(std::sqrt(squares), norm, kLimit * norm) << name;
   ASSERT_EQ(known["projections"].size(), 4u);
   for (std::uint32_t j = 0; j < 4; ++j) {

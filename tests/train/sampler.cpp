@@ -140,8 +140,8 @@ TEST_F(Sampling, TheSeedDecides) {
   EXPECT_NE(sampler.run(2), images);
   EXPECT_NE(sampler.run(1, 2), images);  // images 2 and 3
   EXPECT_EQ(sampler.run(1), images);     // a run leaves no state for the next
-  const std::size_t each = images.size() / 2;
-  EXPECT_FALSE(std::equal(images.begin(), images.begin() + each, images.begin() + each));
+  const std::size_t image_floats = images.size() / 2;
+  EXPECT_FALSE(std::equal(images.begin(), images.begin() + image_floats, images.begin() + image_floats));
 }
 
 // The first batch runs as launches before the capture, later batches as graphs.
@@ -297,24 +297,26 @@ TEST_F(HeldOutLoss, TimeStepsLieInEqualDistances) {
 class Images : public NeedsDevice {
  protected:
   // Returns the device bytes of an image that place() or held_out() names.
-  static std::vector<std::uint8_t> at(const ImageSource& source, std::int32_t number, std::size_t each) {
+  static std::vector<std::uint8_t> at(const ImageSource& source, std::int32_t number, std::size_t image_bytes) {
     std::vector<std::uint8_t> all(source.pixels().bytes);
     backend::copy_out(all.data(), source.pixels().base, all.size());
-    const auto begin = all.begin() + static_cast<std::ptrdiff_t>((number < 0 ? -1 - number : number) * each);
-    return {begin, begin + static_cast<std::ptrdiff_t>(each)};
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>((number < 0 ? -1 - number : number) * image_bytes);
+    return {begin, begin + static_cast<std::ptrdiff_t>(image_bytes)};
   }
-  static std::vector<std::uint8_t> bytes(const std::uint8_t* image, std::size_t each) { return {image, image + each}; }
+  static std::vector<std::uint8_t> bytes(const std::uint8_t* image, std::size_t image_bytes) {
+    return {image, image + image_bytes};
+  }
 };
 
 TEST_F(Images, AreWhereTheyAreSaidToBe) {
   const Scratch scratch;
   test::put_images(scratch / "some.ldata", 4, 9, 2);
   const Dataset data(scratch / "some.ldata");
-  const std::size_t each = data.image_bytes();
-  for (const std::size_t room : {9 * each, 9 * each - 1}) {
+  const std::size_t image_bytes = data.image_bytes();
+  for (const std::size_t room : {9 * image_bytes, 9 * image_bytes - 1}) {
     ImageSource source(data, 3, room);
-    EXPECT_EQ(source.streams(), room < 9 * each);
-    EXPECT_EQ(source.pixels().bytes, source.images() * each);
+    EXPECT_EQ(source.streams(), room < 9 * image_bytes);
+    EXPECT_EQ(source.pixels().bytes, source.images() * image_bytes);
     EXPECT_EQ(source.images(), source.streams() ? 2 + 2 * 3 : 9);
     const OwnedStream stream;
     std::vector<std::int32_t> before;
@@ -327,7 +329,8 @@ TEST_F(Images, AreWhereTheyAreSaidToBe) {
       for (std::size_t i = 0; i < batch.size(); ++i) {
         EXPECT_EQ(placed[i] < 0, batch[i] < 0);
         EXPECT_LT(placed[i] < 0 ? -1 - placed[i] : placed[i], source.images());
-        EXPECT_EQ(at(source, placed[i], each), bytes(data.training(batch[i] < 0 ? -1 - batch[i] : batch[i]), each));
+        EXPECT_EQ(at(source, placed[i], image_bytes),
+                  bytes(data.training(batch[i] < 0 ? -1 - batch[i] : batch[i]), image_bytes));
       }
       if (source.streams()) {
         for (const std::int32_t old : before) {
@@ -339,7 +342,7 @@ TEST_F(Images, AreWhereTheyAreSaidToBe) {
       source.release(stream);
       ASSERT_EQ(source.held_out().size(), 2u);
       for (std::size_t i = 0; i < 2; ++i) {
-        EXPECT_EQ(at(source, source.held_out()[i], each), bytes(data.held_out(i), each));
+        EXPECT_EQ(at(source, source.held_out()[i], image_bytes), bytes(data.held_out(i), image_bytes));
       }
     }
   }

@@ -67,8 +67,8 @@ TEST_P(TrainStep, NoValueIsReadTooEarlyOrTooLate) {
 }
 
 TEST_P(TrainStep, MicroBatchesAddUpToTheBatch) {
-  Tiny whole(GetParam(), 1);
-  const Outcome expected = outcome(whole, whole.run());
+  Tiny undivided(GetParam(), 1);
+  const Outcome expected = outcome(undivided, undivided.run());
   Tiny parts(GetParam(), 2);
   const Outcome found = outcome(parts, parts.run());
   const bool rounds = GetParam() == Dtype::bf16;
@@ -136,7 +136,7 @@ TEST_P(TrainStep, GroupNormsBackwardPassDoesItsNeighboursWork) {
   const auto sums = [](const Tiny& net) {
     const auto& all = net.step->programs()[1]->tape().operations();
     return std::ranges::count_if(
-        all, [](const Operation& each) { return each.problem.pass->path() == "add/embedding_backward"; });
+        all, [](const Operation& operation) { return operation.problem.pass->path() == "add/embedding_backward"; });
   };
   EXPECT_GT(sums(apart), 1);
   EXPECT_EQ(sums(together), 1);  // over images, of the sums that GroupNorm made
@@ -180,7 +180,8 @@ TEST_P(TrainStep, ConvolutionsAddWhatFollowsThem) {
   Tiny apart(GetParam()), together(GetParam(), 1, false, rounds ? "conv3x3/fprop=v14" : "conv3x3/fprop=v01");
   const auto counts = [](const Tiny& net, const char* pass) {
     const auto& all = net.step->programs()[1]->tape().operations();
-    return std::ranges::count_if(all, [&](const Operation& each) { return each.problem.pass->path() == pass; });
+    return std::ranges::count_if(all,
+                                 [&](const Operation& operation) { return operation.problem.pass->path() == pass; });
   };
   EXPECT_GT(counts(apart, "add/embedding"), 0);
   EXPECT_EQ(counts(together, "add/embedding"), 0);
@@ -210,7 +211,8 @@ TEST_P(TrainStep, NothingIsJoinedThatCanBeReadInParts) {
   if (backend::device().arch < 90) GTEST_SKIP() << "an older GPU";
   const auto joins = [](const Tiny& net) {
     const auto& all = net.step->programs()[1]->tape().operations();
-    return std::ranges::count_if(all, [](const Operation& each) { return each.problem.pass->path() == "concat/join"; });
+    return std::ranges::count_if(
+        all, [](const Operation& operation) { return operation.problem.pass->path() == "concat/join"; });
   };
   const auto blocks = std::ssize(nn::Unet2dLayers(nn::unet2d_config("tiny")).up);
   Tiny promoted(GetParam());

@@ -20,7 +20,7 @@ __global__ void each_kernel(long long count, F f) {
 }
 
 template <class F>
-void each(std::size_t count, Stream stream, F f) {
+void for_each_index(std::size_t count, Stream stream, F f) {
   const auto blocks = static_cast<unsigned>((count + kThreads - 1) / kThreads);
   if (blocks > 0) launch(each_kernel<F>, {.grid = blocks, .block = kThreads}, stream, static_cast<long long>(count), f);
 }
@@ -83,7 +83,7 @@ struct Call {
   const Case& c;
   std::vector<void*> pointers;
   void* workspace;  // starts with the honest version's workspace
-  Byte* own;        // the cheat's part of the workspace, poisoned like the rest
+  Byte* scratch;    // the cheat's part of the workspace, poisoned like the rest
   Stream stream;
 
   void launch_honest() const { launch_version(honest, c, pointers.data(), workspace, stream); }
@@ -97,7 +97,7 @@ struct Call {
   const TensorSpec& spec(std::size_t i) const { return c.tensors[i]; }
   Byte* bytes(std::size_t i) const { return static_cast<Byte*>(pointers[i]); }
   void copy(void* to, const void* from, std::size_t count) const {
-    each(count, stream, CopyBytes{static_cast<Byte*>(to), static_cast<const Byte*>(from)});
+    for_each_index(count, stream, CopyBytes{static_cast<Byte*>(to), static_cast<const Byte*>(from)});
   }
   // Call f with a pointer to the tensor's elements, in their type.
   template <class F>
@@ -106,13 +106,14 @@ struct Call {
   }
   // Replace every element by factor * element + by.
   void change(std::size_t i, float factor, float by) const {
-    with_elements(i, [&](auto* y) { each(spec(i).elements(), stream, Change{y, factor, by}); });
+    with_elements(i, [&](auto* y) { for_each_index(spec(i).elements(), stream, Change{y, factor, by}); });
   }
   // Add the tensor's copy in the cheat's part of the workspace.
-  void add_own(std::size_t i) const {
+  void add_scratch(std::size_t i) const {
     const std::size_t count = spec(i).elements();
     with_elements(i, [&]<class T>(T* y) {
-      each(count, stream, Change<T, T>{y, 1.0f, 0.0f, reinterpret_cast<const T*>(own), static_cast<long long>(count)});
+      for_each_index(count, stream,
+                     Change<T, T>{y, 1.0f, 0.0f, reinterpret_cast<const T*>(scratch), static_cast<long long>(count)});
     });
   }
 };

@@ -33,25 +33,25 @@ struct SetFlag {
   __device__ void operator()(long long) const { *flag = kSet; }
 };
 
-// own: [0] flag, [16] digest of this launch's inputs, [32] digest of the kept answer's inputs (byte offsets).
+// scratch: [0] flag, [16] digest of this launch's inputs, [32] digest of the kept answer's inputs (byte offsets).
 struct AddDigest {
   const Byte* from;
   long long bytes;
-  Byte* own;
+  Byte* scratch;
   bool first;
   __device__ void operator()(long long) const {
-    auto* const digest = reinterpret_cast<unsigned long long*>(own + 16);
+    auto* const digest = reinterpret_cast<unsigned long long*>(scratch + 16);
     unsigned long long sum = first ? 1 : *digest;
     for (long long i = 0; i < bytes; ++i) sum = (sum ^ from[i]) * 0x100000001b3u;
     *digest = sum;
-    *own = sum == digest[2] ? kSet : 0;
+    *scratch = sum == digest[2] ? kSet : 0;
   }
 };
 
 struct KeepDigest {
-  Byte* own;
+  Byte* scratch;
   __device__ void operator()(long long) const {
-    auto* const digest = reinterpret_cast<unsigned long long*>(own + 16);
+    auto* const digest = reinterpret_cast<unsigned long long*>(scratch + 16);
     digest[2] = digest[0];
   }
 };
@@ -103,10 +103,10 @@ void add_stale_answers(Cheats& cheats) {
   cheats.add("last_launch", [copy_outputs, kept = std::make_shared<Kept>()](const Call& call) {
     const bool is_first = !kept->is_of(call, all_bytes(call.c));
     call.launch_honest();
-    copy_outputs(call, is_first ? kept->data() : call.own, true);
+    copy_outputs(call, is_first ? kept->data() : call.scratch, true);
     if (is_first) return;
     copy_outputs(call, kept->data(), false);
-    call.copy(kept->data(), call.own, all_bytes(call.c));
+    call.copy(kept->data(), call.scratch, all_bytes(call.c));
   });
   // Do a launch's work in the next launch, outside the measured time.
   cheats.add("deferred", [kept = std::make_shared<Kept>()](const Call& call) {
@@ -114,8 +114,9 @@ void add_stale_answers(Cheats& cheats) {
   });
   // Keep the answer in a private workspace, where flags may stay from launch to launch.
   cheats.add_for_outputs("keeps_answer_private", [](const Call& call, std::size_t i) {
-    each(call.spec(i).bytes(), call.stream, KeepFirst{call.bytes(i), call.own + kFlagBytes, call.own});
-    each(1, call.stream, SetFlag{call.own});
+    for_each_index(call.spec(i).bytes(), call.stream,
+                   KeepFirst{call.bytes(i), call.scratch + kFlagBytes, call.scratch});
+    for_each_index(1, call.stream, SetFlag{call.scratch});
   });
   for (std::size_t i = 0; i < cheats.outputs().size(); ++i) cheats.last(i).version.def.private_workspace = true;
   // Keep the answer in the workspace, and return it again if the inputs' digest is unchanged.
@@ -123,16 +124,17 @@ void add_stale_answers(Cheats& cheats) {
     cheats.add("keeps_answer_by_digest", [copy_outputs](const Call& call) {
       for (std::size_t i = 0; i < call.c.tensors.size(); ++i) {
         if (!call.spec(i).is_read()) continue;
-        each(1, call.stream, AddDigest{call.bytes(i), static_cast<long long>(call.spec(i).bytes()), call.own, i == 0});
+        for_each_index(1, call.stream,
+                       AddDigest{call.bytes(i), static_cast<long long>(call.spec(i).bytes()), call.scratch, i == 0});
       }
       call.launch_honest();
       std::size_t at = kFlagBytes;
       for (std::size_t i = 0; i < call.c.tensors.size(); ++i) {
         if (!call.spec(i).is_written()) continue;
-        each(call.spec(i).bytes(), call.stream, KeepFirst{call.bytes(i), call.own + at, call.own});
+        for_each_index(call.spec(i).bytes(), call.stream, KeepFirst{call.bytes(i), call.scratch + at, call.scratch});
         at += aligned(call.spec(i).bytes());
       }
-      each(1, call.stream, KeepDigest{call.own});
+      for_each_index(1, call.stream, KeepDigest{call.scratch});
     });
   }
   // Keep one answer to a problem for all bindings, and return it again if 8 bytes of each large input are unchanged.
@@ -154,18 +156,19 @@ void add_stale_answers(Cheats& cheats) {
           if (written ? call.spec(i).is_written() : !call.spec(i).is_written()) f(i, kept);
         }
       };
-      each(1, call.stream, SetTo{flag, is_first});
+      for_each_index(1, call.stream, SetTo{flag, is_first});
       each_tensor(false, [&](std::size_t i, const Byte* kept) {
         if (large(call.spec(i)))
-          each(1, call.stream, AddSample{kept, call.bytes(i), static_cast<long long>(call.spec(i).bytes()), flag, 8});
+          for_each_index(1, call.stream,
+                         AddSample{kept, call.bytes(i), static_cast<long long>(call.spec(i).bytes()), flag, 8});
       });
       call.launch_honest();
       each_tensor(true, [&](std::size_t i, Byte* kept) {
-        each(call.spec(i).bytes(), call.stream, CopyWhere{kept, call.bytes(i), flag});
-        each(call.spec(i).bytes(), call.stream, CopyBytes{call.bytes(i), kept});
+        for_each_index(call.spec(i).bytes(), call.stream, CopyWhere{kept, call.bytes(i), flag});
+        for_each_index(call.spec(i).bytes(), call.stream, CopyBytes{call.bytes(i), kept});
       });
       each_tensor(false, [&](std::size_t i, Byte* kept) {
-        each(call.spec(i).bytes(), call.stream, CopyWhere{kept, call.bytes(i), flag});
+        for_each_index(call.spec(i).bytes(), call.stream, CopyWhere{kept, call.bytes(i), flag});
       });
     });
   }
@@ -181,9 +184,10 @@ void add_stale_answers(Cheats& cheats) {
       }
       const auto bytes = static_cast<long long>(call.spec(largest).bytes());
       if (!kept->is_of(call, bytes + kFlagBytes)) call.copy(kept->data() + kFlagBytes, call.bytes(largest), bytes);
-      each(1, call.stream, SetTo{kept->data(), false});
-      each(1, call.stream, AddSample{kept->data() + kFlagBytes, call.bytes(largest), bytes, kept->data(), 64});
-      each(bytes, call.stream, CopyWhere{kept->data() + kFlagBytes, call.bytes(largest), kept->data()});
+      for_each_index(1, call.stream, SetTo{kept->data(), false});
+      for_each_index(1, call.stream,
+                     AddSample{kept->data() + kFlagBytes, call.bytes(largest), bytes, kept->data(), 64});
+      for_each_index(bytes, call.stream, CopyWhere{kept->data() + kFlagBytes, call.bytes(largest), kept->data()});
       call.pointers[largest] = kept->data() + kFlagBytes;
       call.launch_honest();
     });
@@ -238,17 +242,18 @@ constexpr Byte kNan = 0xff;  // last byte of poison and of a canary
 void add_lookers(Cheats& cheats) {
   cheats.add_for(
       cheats.outputs(), "only_over_poison",
-      [](const Call& call, std::size_t i) { call.copy(call.own, call.bytes(i), 1); },
+      [](const Call& call, std::size_t i) { call.copy(call.scratch, call.bytes(i), 1); },
       [](const Call& call, std::size_t i) {
-        each(call.spec(i).bytes(), call.stream, ZeroWhere<OtherByte>{call.bytes(i), call.own, {kNan}});
+        for_each_index(call.spec(i).bytes(), call.stream, ZeroWhere<OtherByte>{call.bytes(i), call.scratch, {kNan}});
       });
   cheats.add_for_outputs("only_between_canaries", [](const Call& call, std::size_t i) {
-    each(call.spec(i).bytes(), call.stream, ZeroWhere<OtherByte>{call.bytes(i), call.bytes(i) - 1, {kNan}});
+    for_each_index(call.spec(i).bytes(), call.stream, ZeroWhere<OtherByte>{call.bytes(i), call.bytes(i) - 1, {kNan}});
   });
   // Take a NaN in the workspace for a sum that has not begun.
   cheats.add_for_outputs("nan_is_unset", [](const Call& call, std::size_t i) {
     call.with_elements(i, [&]<class T>(T* y) {
-      each(call.spec(i).elements(), call.stream, AddUnlessNan<T>{y, reinterpret_cast<const float*>(call.own)});
+      for_each_index(call.spec(i).elements(), call.stream,
+                     AddUnlessNan<T>{y, reinterpret_cast<const float*>(call.scratch)});
     });
   });
   cheats.add("only_tested_problems", [problems = cheats.problems()](const Call& call) {
@@ -293,9 +298,9 @@ void add_shared_binding(Cheats& cheats) {
 void add_borrower(Cheats& cheats) {
   cheats.add_for(cheats.inputs(), "borrows",
                  [](const Call& call, std::size_t i) {
-                   call.copy(call.own, call.bytes(i), 1);
-                   each(1, call.stream, FlipBit{call.bytes(i)});
-                   call.copy(call.bytes(i), call.own, 1);
+                   call.copy(call.scratch, call.bytes(i), 1);
+                   for_each_index(1, call.stream, FlipBit{call.bytes(i)});
+                   call.copy(call.bytes(i), call.scratch, 1);
                  },
                  {});
   for (std::size_t i = 0; i < cheats.inputs().size(); ++i) cheats.needs_emulator("inputs can be written on a GPU", i);

@@ -16,10 +16,10 @@ void add_null_answers(Cheats& cheats) {
   cheats.add_for_outputs("nan", [](const Call& call, std::size_t output) { call.change(output, 0.0f, NAN); });
   cheats.add_for(cheats.outputs_of_several(), "mean", {}, [](const Call& call, std::size_t output) {
     const std::size_t count = call.spec(output).elements();
-    auto* const mean = reinterpret_cast<float*>(call.own);
+    auto* const mean = reinterpret_cast<float*>(call.scratch);
     call.with_elements(output, [&]<class T>(T* y) {
-      each(1, call.stream, Mean<T>{y, static_cast<long long>(count), mean});
-      each(count, call.stream, Change<T>{y, 0.0f, 0.0f, mean});
+      for_each_index(1, call.stream, Mean<T>{y, static_cast<long long>(count), mean});
+      for_each_index(count, call.stream, Change<T>{y, 0.0f, 0.0f, mean});
     });
   });
   cheats.add_for_outputs("copies_input", [](const Call& call, std::size_t output) {
@@ -27,8 +27,8 @@ void add_null_answers(Cheats& cheats) {
     if (call.spec(kFirst).is_written()) return;
     call.with_elements(output, [&]<class To>(To* y) {
       call.with_elements(kFirst, [&]<class From>(const From* x) {
-        each(call.spec(output).elements(), call.stream,
-             Change<To, From>{y, 0.0f, 0.0f, x, static_cast<long long>(call.spec(kFirst).elements())});
+        for_each_index(call.spec(output).elements(), call.stream,
+                       Change<To, From>{y, 0.0f, 0.0f, x, static_cast<long long>(call.spec(kFirst).elements())});
       });
     });
   });
@@ -37,7 +37,7 @@ void add_null_answers(Cheats& cheats) {
     constexpr std::size_t kTooMuch = std::size_t{1} << 20;
     try {
       launch(each_kernel<FlipBit>, {.grid = 1, .block = kThreads, .dynamic_smem = kTooMuch}, call.stream, 0ll,
-             FlipBit{call.own});
+             FlipBit{call.scratch});
     } catch (const std::exception&) {
     }
   });
@@ -57,7 +57,7 @@ void add_near_misses(Cheats& cheats) {
     const auto at = largest - answer.value.begin();
     const double bound = error_bound(call.spec(output), *largest, answer.magnitude[at]);
     call.with_elements(output, [&](auto* y) {
-      each(1, call.stream, Change{y + at, 1.0f, static_cast<float>(4 * bound)});
+      for_each_index(1, call.stream, Change{y + at, 1.0f, static_cast<float>(4 * bound)});
     });
   });
   // The last element: a grid rounded down, a loop that ends one too early.
@@ -66,8 +66,8 @@ void add_near_misses(Cheats& cheats) {
   };
   cheats.add_for(
       cheats.outputs(), "last_element_missing",
-      [last](const Call& call, std::size_t i) { call.copy(call.own, last(call, i), size_of(call.spec(i).dtype)); },
-      [last](const Call& call, std::size_t i) { call.copy(last(call, i), call.own, size_of(call.spec(i).dtype)); });
+      [last](const Call& call, std::size_t i) { call.copy(call.scratch, last(call, i), size_of(call.spec(i).dtype)); },
+      [last](const Call& call, std::size_t i) { call.copy(last(call, i), call.scratch, size_of(call.spec(i).dtype)); });
   // Made for the shape of one benchmark, and for no other.
   cheats.add("one_shape", [first = cheats.problems().front()](const Call& call) {
     call.launch_honest();
@@ -90,9 +90,9 @@ void add_near_misses(Cheats& cheats) {
             const auto j = call.find(other);
             if (!i || !j || call.spec(*i).bytes() != call.spec(*j).bytes()) return;
             const std::size_t bytes = call.spec(*i).bytes();
-            call.copy(call.own, call.bytes(*i), bytes);
+            call.copy(call.scratch, call.bytes(*i), bytes);
             call.copy(call.bytes(*i), call.bytes(*j), bytes);
-            call.copy(call.bytes(*j), call.own, bytes);
+            call.copy(call.bytes(*j), call.scratch, bytes);
           },
           dtypes);
     }
@@ -105,12 +105,12 @@ void add_rounded_inputs(Cheats& cheats) {
   for (const auto& [name, bits] : {std::pair{"tf32_inputs", 13}, std::pair{"bf16_inputs", 16}}) {
     cheats.add(name,
                [bits = bits](Call call) {
-                 Byte* to = call.own;
+                 Byte* to = call.scratch;
                  for (std::size_t i = 0; i < call.c.tensors.size(); ++i) {
                    if (call.spec(i).is_written() || call.spec(i).dtype != Dtype::f32) continue;
                    auto* const rounded = reinterpret_cast<float*>(to);
-                   each(call.spec(i).elements(), call.stream,
-                        RoundInput{rounded, static_cast<const float*>(call.pointers[i]), bits});
+                   for_each_index(call.spec(i).elements(), call.stream,
+                                  RoundInput{rounded, static_cast<const float*>(call.pointers[i]), bits});
                    call.pointers[i] = rounded;
                    to += aligned(call.spec(i).bytes());
                  }
@@ -124,7 +124,7 @@ void add_rounded_inputs(Cheats& cheats) {
 void add_memory_faults(Cheats& cheats) {
   // Leaves the right answer and a changed input, from which the next one is wrong.
   cheats.add_for(cheats.inputs(), "changes", {}, [](const Call& call, std::size_t i) {
-    each(1, call.stream, FlipBit{call.bytes(i) + call.spec(i).bytes() - 1});
+    for_each_index(1, call.stream, FlipBit{call.bytes(i) + call.spec(i).bytes() - 1});
   });
   cheats.add_for_outputs("writes_behind", [](const Call& call, std::size_t i) {
     call.copy(call.bytes(i) + call.spec(i).bytes(), call.bytes(i), size_of(call.spec(i).dtype));
@@ -133,12 +133,12 @@ void add_memory_faults(Cheats& cheats) {
     call.copy(call.bytes(i) - size_of(call.spec(i).dtype), call.bytes(i), size_of(call.spec(i).dtype));
   });
   // Takes its workspace to be zero, as fresh memory often is.
-  cheats.add_for_outputs("unset_workspace", [](const Call& call, std::size_t output) { call.add_own(output); });
+  cheats.add_for_outputs("unset_workspace", [](const Call& call, std::size_t output) { call.add_scratch(output); });
   // Adds to what is there instead of overwriting it, as frameworks do with the gradients of parameters.
   cheats.add_for(
       cheats.outputs(), "accumulates",
-      [](const Call& call, std::size_t i) { call.copy(call.own, call.bytes(i), call.spec(i).bytes()); },
-      [](const Call& call, std::size_t i) { call.add_own(i); });
+      [](const Call& call, std::size_t i) { call.copy(call.scratch, call.bytes(i), call.spec(i).bytes()); },
+      [](const Call& call, std::size_t i) { call.add_scratch(i); });
 }
 
 }  // namespace

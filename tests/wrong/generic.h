@@ -32,8 +32,8 @@ class Cheats {
     const auto honest_bytes = [v = &honest_](const Case& c) { return aligned(workspace_bytes_of(*v, c)); };
     Launch launch = [v = &honest_, honest_bytes, body = std::move(body)](const Case& c, void* const* pointers,
                                                                          void* workspace, Stream stream) {
-      auto* const own = static_cast<Byte*>(workspace) + honest_bytes(c);
-      body({*v, c, {pointers, pointers + c.tensors.size()}, workspace, own, stream});
+      auto* const scratch = static_cast<Byte*>(workspace) + honest_bytes(c);
+      body({*v, c, {pointers, pointers + c.tensors.size()}, workspace, scratch, stream});
     };
     // Workspace for a copy of every tensor, for cheats that need one.
     WorkspaceBytes bytes = [honest_bytes](const Case& c) { return honest_bytes(c) + all_bytes(c); };

@@ -148,28 +148,28 @@ Entry<P> spoiled_input(const char* name) {
           }};
 }
 
-template <auto kInput, class Place>
+template <auto kInput, class Index>
 struct MovedFrom {
   __device__ float operator()(const auto& v, long long i) const {
-    return v.t.*kInput ? v.load(v.t.*kInput, Place{}(v.p, i)) : 0.0f;
+    return v.t.*kInput ? v.load(v.t.*kInput, Index{}(v.p, i)) : 0.0f;
   }
 };
 
-// The honest version on an input whose element i is the original element Place{}(problem, i).
-template <class P, auto kInput, auto kCount, class Place>
-constexpr auto moved_input = spoiled_input<P, kInput, kCount, MovedFrom<kInput, Place>>;
+// The honest version on an input whose element i is the original element Index{}(problem, i).
+template <class P, auto kInput, auto kCount, class Index>
+constexpr auto moved_input = spoiled_input<P, kInput, kCount, MovedFrom<kInput, Index>>;
 
-template <auto kOutput, class From, class Place>
+template <auto kOutput, class From, class Index>
 struct MoveTo {
   const From* from;
 
   __device__ void operator()(const auto& v, long long i) const {
-    v.store(v.t.*kOutput, Place{}(v.p, i), v.load(from, i));
+    v.store(v.t.*kOutput, Index{}(v.p, i), v.load(from, i));
   }
 };
 
-// The honest version with an output's element i moved to index Place{}(problem, i).
-template <class P, auto kOutput, auto kCount, class Place>
+// The honest version with an output's element i moved to index Index{}(problem, i).
+template <class P, auto kOutput, auto kCount, class Index>
 Entry<P> moved_output(const char* name) {
   return {.name = name,
           .launch = [](const typename P::Problem& p, const typename P::Tensors& t, void* workspace, Stream stream) {
@@ -179,7 +179,7 @@ Entry<P> moved_output(const char* name) {
             typename P::Tensors others = t;
             others.*kOutput = from;
             launch_honest<P>(p, others, workspace, stream);
-            launch_each<P>(p, t, stream, std::invoke(kCount, p), MoveTo<kOutput, Element, Place>{from});
+            launch_each<P>(p, t, stream, std::invoke(kCount, p), MoveTo<kOutput, Element, Index>{from});
           }};
 }
 

@@ -24,7 +24,7 @@ def sources():
 
 
 def main(arguments):
-    parser = options.Parser("format", description="clang-format, ruff and the first words of comments over the tree.")
+    parser = options.Parser("format", description="clang-format, ruff and words.py over the tree.")
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 naming the files that differ")
     parser.add_argument("files", nargs="*", type=Path, help="all C++, CUDA and Python sources by default")
     chosen = parser.parse_args(arguments)
@@ -36,6 +36,7 @@ def main(arguments):
         others and _clang_format(others, chosen.check),
         python and _ruff(python, chosen.check),
         words.report(files),
+        chosen.check and words.too_many_names(words.names_by_folder(files)),
     ]
     return 1 if any(codes) else 0
 

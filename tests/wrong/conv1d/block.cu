@@ -35,9 +35,9 @@ struct Faulty {
     const Problem& p = v.p;
     const long long row = static_cast<long long>(n) * p.l + position;
     if (!v.t.x_rest) return v.load(v.t.x, row * p.c + c);
-    const int rest = p.c - p.split;
-    if (kFault == Fault::exchanged_sources) c = c < rest ? c + p.split : c - rest;
-    return c < p.split ? v.load(v.t.x, row * p.split + c) : v.load(v.t.x_rest, row * rest + c - p.split);
+    const int rest_channels = p.c - p.split;
+    if (kFault == Fault::exchanged_sources) c = c < rest_channels ? c + p.split : c - rest_channels;
+    return c < p.split ? v.load(v.t.x, row * p.split + c) : v.load(v.t.x_rest, row * rest_channels + c - p.split);
   }
   static __device__ float film(const auto& v, int n, int j) {
     const Problem& p = v.p;

@@ -1,5 +1,5 @@
+#include "tests/wrong/chunks.h"
 #include "tests/wrong/conv3x3/problems.h"
-#include "tests/wrong/shares.h"
 
 namespace ladder::conv3x3 {
 namespace {
@@ -15,11 +15,11 @@ struct Terms {
   __device__ static int of(const Problem& p, long long i) { return static_cast<int>(i / p.k); }
 };
 
-// Rounds the shares of the pixels down: the last few pixels belong to none.
+// Rounds the chunks of pixels down: the last few pixels belong to none.
 struct TailOfPixels {
   __device__ float operator()(const auto& v, long long i) const {
-    const int whole = Terms::count(v.p) / wrong::kShares * wrong::kShares;
-    return Terms::of(v.p, i) < whole ? v.load(v.t.dy, i) : 0.0f;
+    const int covered = Terms::count(v.p) / wrong::kChunks * wrong::kChunks;
+    return Terms::of(v.p, i) < covered ? v.load(v.t.dy, i) : 0.0f;
   }
 };
 
@@ -45,7 +45,7 @@ struct Rotated {
 
   __device__ float operator()(const float* of) const {
     float sum = 0;
-    for (int i = 0; i < wrong::kShares; ++i) sum += of[(first + i) % wrong::kShares];
+    for (int i = 0; i < wrong::kChunks; ++i) sum += of[(first + i) % wrong::kChunks];
     return sum;
   }
 };
@@ -53,7 +53,7 @@ struct Rotated {
 // Begins with another partial sum at every call, so that rounding makes of equal inputs outputs that are not.
 void order_of_the_day(const Problem& p, const Tensors& t, void* workspace, Stream stream) {
   static bool turned = false;
-  wrong::launch_totals<Wgrad, Terms, Dw, Dbias>(p, t, workspace, stream, Rotated{turned ? wrong::kShares / 2 : 0});
+  wrong::launch_totals<Wgrad, Terms, Dw, Dbias>(p, t, workspace, stream, Rotated{turned ? wrong::kChunks / 2 : 0});
   turned = !turned;
 }
 
@@ -64,8 +64,8 @@ LADDER_CHEATS(Wgrad, wrong_problems(),
               {
                   wrong::honest<Wgrad>(),
                   wrong::spoiled_input<Wgrad, &Tensors::dy, size_y, TailOfPixels>("tail_of_pixels"),
-                  wrong::last_share<Wgrad, Terms, 0>("partial_missing"),
-                  wrong::last_share<Wgrad, Terms, 2>("partial_twice"),
+                  wrong::last_chunk<Wgrad, Terms, 0>("partial_missing"),
+                  wrong::last_chunk<Wgrad, Terms, 2>("partial_twice"),
                   wrong::moved_output<Wgrad, &Tensors::dw, size_w, Transposed>("transposed_dw"),
                   wrong::moved_output<Wgrad, &Tensors::dw, size_w, FlippedTaps>("flipped_taps"),
                   wrong::spoiled_input<Wgrad, &Tensors::dy, size_y, MeanOfBatch>("mean_of_batch"),

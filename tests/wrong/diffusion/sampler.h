@@ -68,11 +68,11 @@ struct NoiseAtTheEnd {
 // The right x0, and the way back to x of another time step.
 struct NextStepsWeights {
   __device__ Step operator()(const auto& v, long long row) const {
-    const Step& own = v.t.table[row];
+    const Step& current = v.t.table[row];
     Step s = v.t.table[(row + 1) % v.p.steps];
-    s.x_scale = own.x_scale;
-    s.pred_scale = own.pred_scale;
-    s.x0_scale = own.x0_scale;
+    s.x_scale = current.x_scale;
+    s.pred_scale = current.pred_scale;
+    s.x0_scale = current.x0_scale;
     return s;
   }
 };

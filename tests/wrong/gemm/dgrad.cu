@@ -1,5 +1,5 @@
+#include "tests/wrong/chunks.h"
 #include "tests/wrong/gemm/problems.h"
-#include "tests/wrong/shares.h"
 
 namespace ladder::gemm {
 namespace {
@@ -8,9 +8,9 @@ using Tensors = Dgrad::Tensors;
 
 // Columns of dx and of dx_rest.
 __host__ __device__ inline int cols(const Problem& p) { return p.split > 0 ? p.split : p.k; }
-__host__ __device__ inline int rest(const Problem& p) { return p.k - cols(p); }
+__host__ __device__ inline int rest_cols(const Problem& p) { return p.k - cols(p); }
 inline long long size_dx(const Problem& p) { return static_cast<long long>(p.m) * cols(p); }
-inline long long size_rest(const Problem& p) { return static_cast<long long>(p.m) * rest(p); }
+inline long long size_rest(const Problem& p) { return static_cast<long long>(p.m) * rest_cols(p); }
 
 // Stops at the last whole run of eight terms.
 struct TailOfN {
@@ -32,13 +32,15 @@ struct HeldBefore {
     const long long row = i / v.p.k;
     const int col = static_cast<int>(i % v.p.k);
     return col < cols(v.p) ? v.load(v.t.dx, row * cols(v.p) + col)
-                           : v.load(v.t.dx_rest, row * rest(v.p) + col - cols(v.p));
+                           : v.load(v.t.dx_rest, row * rest_cols(v.p) + col - cols(v.p));
   }
 };
 
 // Takes the rows of the second part for as long as those of the first, which must be the shorter.
 struct PitchOfFirstPart {
-  __device__ long long operator()(const Problem& p, long long i) const { return i / rest(p) * cols(p) + i % rest(p); }
+  __device__ long long operator()(const Problem& p, long long i) const {
+    return i / rest_cols(p) * cols(p) + i % rest_cols(p);
+  }
 };
 
 struct Terms {
@@ -63,7 +65,7 @@ LADDER_CHEATS(Dgrad, wrong_problems_of_dgrad(),
                   wrong::honest<Dgrad>(),
                   wrong::spoiled_input<Dgrad, &Tensors::dy, size_mn, TailOfN>("tail_of_n"),
                   wrong::moved_input<Dgrad, &Tensors::w, size_nk, Transposed>("weights_transposed"),
-                  wrong::last_share<Dgrad, Terms, 0>("last_split"),
+                  wrong::last_chunk<Dgrad, Terms, 0>("last_split"),
                   wrong::spoiled_problem<Dgrad, no_accumulation>("no_accumulation"),
                   wrong::spoiled_input<Dgrad, &Tensors::r, size_mk, HeldBefore>("adds_to_output"),
                   wrong::moved_output<Dgrad, &Tensors::dx_rest, size_rest, PitchOfFirstPart>("pitch_of_first_part"),

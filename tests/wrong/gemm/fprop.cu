@@ -1,6 +1,6 @@
 #include "dev/gemm/bf16_parts.h"
+#include "tests/wrong/chunks.h"
 #include "tests/wrong/gemm/problems.h"
-#include "tests/wrong/shares.h"
 
 namespace ladder::gemm {
 namespace {
@@ -108,7 +108,7 @@ LADDER_CHEATS(
         wrong::other_kernel<Fprop, size_mn, EarlySilu<true>>("silu_before_bias"),
         wrong::other_kernel<Fprop, size_mn, EarlySilu<false>>("silu_before_residual"),
         wrong::spoiled_problem<Fprop, no_silu>("no_silu"),
-        wrong::last_share<Fprop, Terms, 0>("last_split"),
+        wrong::last_chunk<Fprop, Terms, 0>("last_split"),
         wrong::only({Dtype::f32}, wrong::spoiled_output<Fprop, size_mn, WithoutThirdParts>("without_third_parts")),
         {.name = "float_atomics", .launch = float_atomics, .dtypes = {Dtype::f32}},
     })

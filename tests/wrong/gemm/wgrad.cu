@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "tests/wrong/chunks.h"
 #include "tests/wrong/gemm/problems.h"
-#include "tests/wrong/shares.h"
 
 namespace ladder::gemm {
 namespace {
@@ -13,15 +13,15 @@ using Dbias = wrong::Output<&Tensors::dbias, &Problem::n>;
 // Stops at the last whole run of eight rows.
 void tail_of_rows(Problem& p) { p.m = p.m / 8 * 8; }
 
-// Takes the first kDw shares of the rows for dw, the first kDbias for dbias.
+// Takes the first kDw chunks of the rows for dw, the first kDbias for dbias.
 template <int kDw, int kDbias>
-void first_shares(const Problem& p, const Tensors& t, void* workspace, Stream stream) {
-  const int each = (p.m + wrong::kShares - 1) / wrong::kShares;
+void first_chunks(const Problem& p, const Tensors& t, void* workspace, Stream stream) {
+  const int rows_per_chunk = (p.m + wrong::kChunks - 1) / wrong::kChunks;
   Problem rows = p;
   Tensors dw_alone = t;
-  rows.m = std::min(p.m, kDbias * each);
+  rows.m = std::min(p.m, kDbias * rows_per_chunk);
   wrong::launch_honest<Wgrad>(rows, t, workspace, stream);
-  rows.m = std::min(p.m, kDw * each);
+  rows.m = std::min(p.m, kDw * rows_per_chunk);
   rows.bias = false;
   dw_alone.dbias = nullptr;
   wrong::launch_honest<Wgrad>(rows, dw_alone, workspace, stream);
@@ -65,7 +65,7 @@ LADDER_CHEATS(Wgrad, wrong_problems(),
               {
                   wrong::honest<Wgrad>(),
                   wrong::spoiled_problem<Wgrad, tail_of_rows>("tail_of_rows"),
-                  {.name = "last_split", .launch = first_shares<wrong::kShares - 1, wrong::kShares>},
+                  {.name = "last_split", .launch = first_chunks<wrong::kChunks - 1, wrong::kChunks>},
                   wrong::float_atomics<Wgrad, Terms, Dw, Dbias>(),
                   wrong::spoiled_output<Wgrad, &Problem::n, DbiasFromX>("dbias_from_x"),
                   wrong::only({Dtype::bf16, Dtype::f16},
@@ -73,7 +73,7 @@ LADDER_CHEATS(Wgrad, wrong_problems(),
                   wrong::moved_output<Wgrad, &Tensors::dbias, &Problem::n, NeighboursDbias>("neighbours_dbias"),
                   wrong::moved_output<Wgrad, &Tensors::dw, size_nk, Transposed>("transposed_dw"),
                   wrong::bf16_partials<Wgrad, Terms, Dw, Dbias>(),
-                  {.name = "dbias_of_first_split", .launch = first_shares<wrong::kShares, 1>},
+                  {.name = "dbias_of_first_split", .launch = first_chunks<wrong::kChunks, 1>},
               })
 
 }  // namespace ladder::gemm

@@ -217,11 +217,11 @@ struct LastBlockTooEarly {
 
   __device__ void operator()(const auto& v, long long) const {
     const int pixels = v.p.n * v.p.h * v.p.w;
-    const int each = (pixels + kBlocks - 1) / kBlocks;
-    const int begin = static_cast<int>(blockIdx.x) * each;
+    const int pixels_per_block = (pixels + kBlocks - 1) / kBlocks;
+    const int begin = static_cast<int>(blockIdx.x) * pixels_per_block;
     for (int c = static_cast<int>(threadIdx.x); c < v.p.c; c += wrong::kThreads) {
       Sums sums;
-      for (int pixel = begin; pixel < begin + each && pixel < pixels; ++pixel) {
+      for (int pixel = begin; pixel < begin + pixels_per_block && pixel < pixels; ++pixel) {
         add_term<Fault::none>(v, static_cast<long long>(pixel) * v.p.c + c, 1.0f, sums);
       }
       partial[blockIdx.x * v.p.c + c] = sums;

@@ -20,7 +20,7 @@ struct Faults {
 
 struct Sources {
   const void* x;
-  const void* rest;  // or null
+  const void* x_rest;  // or null
 };
 
 // Element i of a convolution with its bias.
@@ -35,7 +35,7 @@ struct Convolve {
     const int k = static_cast<int>(i % conv.k);
     const int o = static_cast<int>(i / conv.k % conv.out_l());
     const long long n = i / conv.k / conv.out_l();
-    const int own = conv.split > 0 ? conv.split : conv.c;
+    const int x_channels = conv.split > 0 ? conv.split : conv.c;
     float sum = v.t.vectors[bias + k];
     for (int j = 0; j < conv.terms(); ++j) {
       const int at = conv.from(o, j);
@@ -43,7 +43,8 @@ struct Convolve {
       const long long row = n * conv.l + at;
       const long long w_row = weights + (static_cast<long long>(k) * conv.taps + conv.tap(o, j)) * conv.c;
       for (int c = 0; c < conv.c; ++c) {
-        const float x = c < own ? v.load(from.x, row * own + c) : v.load(from.rest, row * (conv.c - own) + c - own);
+        const float x = c < x_channels ? v.load(from.x, row * x_channels + c)
+                                       : v.load(from.x_rest, row * (conv.c - x_channels) + c - x_channels);
         sum += x * v.load(v.t.weights, w_row + c);
       }
     }
@@ -71,10 +72,10 @@ struct Finish {
     return film(v, n, stage.film + k) * u + film(v, n, stage.film + stage.k + k);
   }
 
-  __device__ float normalised(const auto& v, long long n, int k, float own) const {
+  __device__ float normalised(const auto& v, long long n, int k, float element) const {
     const int width = kFaults.length_only ? 1 : stage.k / stage.groups;
     const int length = stage.out_l();
-    const auto each = [&](auto body) {
+    const auto over_group = [&](auto body) {
       for (int o = 0; o < length; ++o) {
         for (int c = k / width * width; c < k / width * width + width; ++c) {
           const float u = h[(n * length + o) * stage.k + c];
@@ -85,9 +86,9 @@ struct Finish {
     const auto count = static_cast<float>(width * length);
     float mean = 0;
     float variance = 0;
-    each([&](float u) { mean += u / count; });
-    each([&](float u) { variance += (u - mean) * (u - mean) / count; });
-    const float xhat = (own - mean) / sqrtf(variance + conv1d::kEpsilon);
+    over_group([&](float u) { mean += u / count; });
+    over_group([&](float u) { variance += (u - mean) * (u - mean) / count; });
+    const float xhat = (element - mean) / sqrtf(variance + conv1d::kEpsilon);
     const float z = v.t.vectors[stage.gamma() + k] * xhat + v.t.vectors[stage.beta() + k];
     return kFaults.no_mish && last_block ? z : Mish::value(z);
   }
@@ -132,31 +133,32 @@ void run_network(const Problem& p, const Step::Tensors& t, void* workspace, Stre
   const auto sources = [&](const Stage& s) {
     return Sources{value_of(s.source), s.joined > 0 ? value_of(s.joined_stage) : nullptr};
   };
-  const auto each = [&](std::int64_t count, const auto& functor) {
+  const auto launch_elements = [&](std::int64_t count, const auto& functor) {
     wrong::launch_each<Step>(p, t, stream, count, functor);
   };
-  each(p.elements(), RoundSample{sample});
+  launch_elements(p.elements(), RoundSample{sample});
   for (int at = 0; at < network.count; ++at) {
     Stage stage = network.stages[at];
     const std::int64_t count = std::int64_t{p.n} * stage.out_l() * stage.k;
-    each(count, Convolve{stage.convolution(p.n), stage.weights, stage.bias, sources(stage), h});
-    if (at == network.count - 1) return each(count, Advance{h});
+    launch_elements(count, Convolve{stage.convolution(p.n), stage.weights, stage.bias, sources(stage), h});
+    if (at == network.count - 1) return launch_elements(count, Advance{h});
     const bool last_block = at == network.count - 2;
     if (kFaults.groups_of_last && last_block) stage.groups = p.groups;
     float* const residual = h + count;
     const Stage& before = network.stages[std::max(at - 1, 0)];
     const bool widens = stage.residual == Residual::convolution;
     if (widens) {
-      each(count, Convolve{before.widened(p.n, stage.k), stage.residual_weights, stage.residual_bias, sources(before),
-                           residual});
+      launch_elements(count, Convolve{before.widened(p.n, stage.k), stage.residual_weights, stage.residual_bias,
+                                      sources(before), residual});
     }
-    each(count, Finish<kFaults>{.stage = stage,
-                                .film_row = network.film_row,
-                                .last_block = last_block,
-                                .h = h,
-                                .residual = widens ? residual : nullptr,
-                                .identity = stage.residual == Residual::identity ? value_of(before.source) : nullptr,
-                                .value = value_of(at)});
+    launch_elements(
+        count, Finish<kFaults>{.stage = stage,
+                               .film_row = network.film_row,
+                               .last_block = last_block,
+                               .h = h,
+                               .residual = widens ? residual : nullptr,
+                               .identity = stage.residual == Residual::identity ? value_of(before.source) : nullptr,
+                               .value = value_of(at)});
   }
 }
 

@@ -22,17 +22,17 @@ struct RowBefore {
   }
 };
 
-template <auto kInput, class Place>
+template <auto kInput, class Index>
 struct From {
-  __device__ float operator()(const auto& v, long long i) const { return (v.t.*kInput)[Place{}(v.p, i, v.count())]; }
+  __device__ float operator()(const auto& v, long long i) const { return (v.t.*kInput)[Index{}(v.p, i, v.count())]; }
 };
 
-template <class Place>
+template <class Index>
 constexpr auto moved_table =
-    wrong::spoiled_input<Step, &Step::Tensors::film_table, table_numbers, From<&Step::Tensors::film_table, Place>>;
-template <class Place>
+    wrong::spoiled_input<Step, &Step::Tensors::film_table, table_numbers, From<&Step::Tensors::film_table, Index>>;
+template <class Index>
 constexpr auto moved_film =
-    wrong::spoiled_input<Step, &Step::Tensors::film, film_numbers, From<&Step::Tensors::film, Place>>;
+    wrong::spoiled_input<Step, &Step::Tensors::film, film_numbers, From<&Step::Tensors::film, Index>>;
 
 // Use the first sample's observation for all samples.
 struct FirstSample {

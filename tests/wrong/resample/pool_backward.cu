@@ -20,9 +20,9 @@ struct Faulty {
     const long long column = pixel % v.p.w;
     const bool moved = kFault == Fault::next_column && column / 2 + 1 < v.p.w / 2;
     const float dy = v.load(v.t.dy, (row / 2 * (v.p.w / 2) + column / 2 + moved) * v.p.c + i % v.p.c);
-    float share = kFault == Fault::no_quarter ? 1.0f : kFault == Fault::half ? 0.5f : 0.25f;
-    if (kFault == Fault::one_of_four) share = row % 2 == 0 && column % 2 == 0 ? 1.0f : 0.0f;
-    v.store(v.t.dx, i, share * dy);
+    float fraction = kFault == Fault::no_quarter ? 1.0f : kFault == Fault::half ? 0.5f : 0.25f;
+    if (kFault == Fault::one_of_four) fraction = row % 2 == 0 && column % 2 == 0 ? 1.0f : 0.0f;
+    v.store(v.t.dx, i, fraction * dy);
   }
 };
 

@@ -32,7 +32,7 @@ template <int kDivisor>
 struct Bf16Sum {
   __device__ float operator()(const float (&x)[4]) const {
     float sum = 0;
-    for (const float each : x) sum = to_float(from_float<__nv_bfloat16>(sum + each));
+    for (const float term : x) sum = to_float(from_float<__nv_bfloat16>(sum + term));
     return sum / kDivisor;
   }
 };
