@@ -38,9 +38,9 @@ struct Head {  // one of one image, from its first token on
   int tokens;
 };
 
-// Gradients of the block's own tokens. kKeys: they are keys, `block_first` and `block_second` are k and v, and a tile's
-// `first` and `second` are q and d_o. Otherwise they are queries, and it is the other way round. s = block_first . first,
-// dp = block_second . second.
+// Gradients of the block's tokens. kKeys: they are keys, `block_first` and `block_second` are k and v, and a tile's
+// `first` and `second` are q and d_o. Otherwise they are queries, and it is the other way round.
+// s = block_first . first, dp = block_second . second.
 template <class T, int kD, int kTiles, bool kKeys, class View>
 __device__ __forceinline__ void work(const Head<T, View>& head, float scale, int block_token0) {
   constexpr int kRowBytes = 4 * kD;

@@ -57,9 +57,9 @@ __device__ __forceinline__ Statistics statistics_of(const Head<View>& head, int 
   return query < head.tokens ? Statistics{lse, delta} : Statistics{INFINITY, 0.0f};
 }
 
-// Gradients of the block's own tokens. kKeys: they are keys, `block_first` and `block_second` are k and v, and a tile's
-// `first` and `second` are q and d_o. Otherwise they are queries, and it is the other way round. s = block_first . first,
-// dp = block_second . second.
+// Gradients of the block's tokens. kKeys: they are keys, `block_first` and `block_second` are k and v, and a tile's
+// `first` and `second` are q and d_o. Otherwise they are queries, and it is the other way round.
+// s = block_first . first, dp = block_second . second.
 template <int kD, int kTiles, bool kKeys, class View>
 __device__ __forceinline__ void work(const Head<View>& head, float scale, int block_token0) {
   constexpr int kRowBytes = 8 * kD;  // of a token: kD channels each of `first` and `second`
