@@ -91,7 +91,7 @@ std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
 }
 
 const char* supports(const Problem& p) {
-  return p.k % 8 == 0 ? whole_boxes(p) : "k is not a multiple of 8, but the TMA's strides are multiples of 16 bytes";
+  return p.k % 8 == 0 ? full_boxes(p) : "k is not a multiple of 8, but the TMA's strides are multiples of 16 bytes";
 }
 
 }  // namespace

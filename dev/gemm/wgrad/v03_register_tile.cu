@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(Tile::kThreads, kMinBlocks<Tile, kVectors>)
   float acc[Tile::kThreadM][Tile::kThreadN] = {};
   float bias_sum = 0;  // of column n0 + threadIdx.x
   const int bias_column = threadIdx.x;
-  const bool sums_bias = dbias && k0 == 0 && bias_column < Tile::kBlockM;
+  const bool accumulates_bias_gradient = dbias && k0 == 0 && bias_column < Tile::kBlockM;
   ptx::grid_dependency_wait();
   a.fetch(first, end);
   b.fetch(first, end);
@@ -54,21 +54,22 @@ __global__ void __launch_bounds__(Tile::kThreads, kMinBlocks<Tile, kVectors>)
       b.fetch(m + kChunk, end);
     }
     Tile::template multiply<kChunk>(acc, as, bs);
-    if (sums_bias) {
+    if (accumulates_bias_gradient) {
       // A chunk by itself first: one long sum of thousands of rows rounds three times as much.
-      float of_chunk = 0;
+      float chunk_sum = 0;
 #pragma unroll
-      for (int row = 0; row < kChunk; ++row) of_chunk += as[row * Tile::kPitchM + bias_column];
-      bias_sum += of_chunk;
+      for (int row = 0; row < kChunk; ++row) chunk_sum += as[row * Tile::kPitchM + bias_column];
+      bias_sum += chunk_sum;
     }
   }
 
   ptx::grid_dependency_launch();
   const long long weights = static_cast<long long>(p.n) * p.k;
-  const bool whole = split.splits == 1;
+  const bool unsplit = split.splits == 1;
   float* const partial_row = partial + split_idx * (padded(weights) + padded(dbias ? p.n : 0));
-  store_sums<Tile>(acc, n0, k0, p.n, p.k, {}, whole ? dw : partial_row);
-  if (sums_bias && n0 + bias_column < p.n) (whole ? dbias : partial_row + padded(weights))[n0 + bias_column] = bias_sum;
+  store_sums<Tile>(acc, n0, k0, p.n, p.k, {}, unsplit ? dw : partial_row);
+  if (accumulates_bias_gradient && n0 + bias_column < p.n)
+    (unsplit ? dbias : partial_row + padded(weights))[n0 + bias_column] = bias_sum;
 }
 
 template <class Tile>
@@ -97,11 +98,11 @@ using Small = FfmaTile<64, 64, 8, 4>;
 std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
   const Product c = product(p);
   const SplitPlan choices[] = {plan_ffma<Square>(c), plan_ffma<Tall>(c), plan_ffma<Small>(c)};
-  const int units = ceil_div(p.m, kChunk);
+  const int num_chunks = ceil_div(p.m, kChunk);
   return with_default<Wgrad>(
       {tile_plan<Square>(p, "128x128", choices[0].split), tile_plan<Tall>(p, "128x64", choices[1].split),
-       tile_plan<Small>(p, "64x64", choices[2].split), tile_plan<Small>(p, "64x64 in two", halves(units)),
-       tile_plan<Small>(p, "64x64 in one", whole(units))},
+       tile_plan<Small>(p, "64x64", choices[2].split), tile_plan<Small>(p, "64x64 in two", halves(num_chunks)),
+       tile_plan<Small>(p, "64x64 in one", whole(num_chunks))},
       fastest(choices));
 }
 

@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 
   float bias_sum = 0;  // of column n0 + threadIdx.x
   const int bias_column = threadIdx.x;
-  const bool sums_bias = dbias && k0 == 0 && bias_column < kBlockM;
+  const bool accumulates_bias_gradient = dbias && k0 == 0 && bias_column < kBlockM;
   const int num_chunks = ceil_div(end - first, F::kChunk);
   fetch(0);
   for (int t = 0; t < num_chunks; ++t) {
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kThreads, 2)
         for (int i = 0; i < kWarpM / 16; ++i) wmma::mma_sync(acc[i][j], a[i], b, acc[i][j]);
       }
     }
-    if (sums_bias) {
+    if (accumulates_bias_gradient) {
       for (int m = 0; m < F::kChunk; ++m) bias_sum += to_float(as[m * F::kPitchA + bias_column]);
     }
     __syncthreads();
@@ -128,15 +128,16 @@ __global__ void __launch_bounds__(kThreads, 2)
     }
   }
   __syncthreads();
-  const bool whole = split.splits == 1;
+  const bool unsplit = split.splits == 1;
   const long long weights = static_cast<long long>(p.n) * p.k;
   float* const partial_row = partial + split_idx * (padded(weights) + padded(dbias ? p.n : 0));
-  if (whole) {
+  if (unsplit) {
     store_tile<kThreads, kBlockM, kBlockN>(tile, kPitchC, 0, n0, k0, p.n, p.k, Epilogue<T>{}, dw);
   } else {
     store_tile<kThreads, kBlockM, kBlockN>(tile, kPitchC, 0, n0, k0, p.n, p.k, Epilogue<float>{}, partial_row);
   }
-  if (sums_bias && n0 + bias_column < p.n) (whole ? dbias : partial_row + padded(weights))[n0 + bias_column] = bias_sum;
+  if (accumulates_bias_gradient && n0 + bias_column < p.n)
+    (unsplit ? dbias : partial_row + padded(weights))[n0 + bias_column] = bias_sum;
 }
 
 template <class T>
@@ -162,11 +163,11 @@ std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
   return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Wgrad>> {
     using T = decltype(element);
     const int tiles = ceil_div(p.n, kBlockM) * ceil_div(p.k, kBlockN);
-    const int units = ceil_div(p.m, Format<T>::kChunk);
-    const SplitPlan best = plan_split(double(p.n) * p.k, units, tiles,
+    const int num_chunks = ceil_div(p.m, Format<T>::kChunk);
+    const SplitPlan best = plan_split(double(p.n) * p.k, num_chunks, tiles,
                                       {.unit_ns = 400, .finish_ns = 300, .start_ns = 2000, .blocks_per_sm = 2});
-    return {split_plan<T>(p, "rows split over blocks", best.split), split_plan<T>(p, "rows in two", halves(units)),
-            split_plan<T>(p, "rows in one piece", whole(units))};
+    return {split_plan<T>(p, "rows split over blocks", best.split), split_plan<T>(p, "rows in two", halves(num_chunks)),
+            split_plan<T>(p, "rows in one piece", whole(num_chunks))};
   });
 }
 

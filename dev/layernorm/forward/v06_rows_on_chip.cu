@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   };
 
   ptx::grid_dependency_wait();
-  uint4 first_row[kVectors] = {};  // of the first row
+  uint4 first_row[kVectors] = {};
 #pragma unroll
   for (int v = 0; v < kAheadHere; ++v) copy(ahead, 0, v);
 #pragma unroll
