@@ -21,7 +21,7 @@ inline constexpr int kRowsAtOnce = 4;  // of which a block has loads in flight
 struct ColumnChunks {
   int chunks;          // of a row
   int groups;          // of rows
-  int rows_per_group;  // of a group; the last one may have fewer
+  int rows_per_group;  // the last group may have fewer
 
   unsigned blocks() const { return static_cast<unsigned>(chunks) * groups; }
 };
