@@ -4,7 +4,7 @@
 //         while the other goes on. Keys over a cluster as in v05.
 // Parent: v05.
 // Why:    a warp of v05 has 16 keys, so it loads each fragment of q and d_o four times as often as 64 keys need it, and turns
-//         them by ldmatrix: half of its time. wgmma reads both from where they lie. Queries come 64 at a time, and the first
+//         them by ldmatrix, much of its time. wgmma reads both from where they lie. Queries come 64 at a time, and the first
 //         are used while the others are on their way. Limiter left: products of 32 columns read A at half their rate.
 // Needs:  sm_90a; 16 bits; at most 256 tokens.
 

@@ -65,11 +65,11 @@ __global__ void __launch_bounds__(Tile::kThreads, kMinBlocks<Tile, kVectors>)
 
   ptx::grid_dependency_launch();
   const long long weights = static_cast<long long>(p.n) * p.k;
-  const bool unsplit = split.splits == 1;
+  const bool single_split = split.splits == 1;
   float* const partial_row = partial + split_idx * (padded(weights) + padded(dbias ? p.n : 0));
-  store_sums<Tile>(acc, n0, k0, p.n, p.k, {}, unsplit ? dw : partial_row);
+  store_sums<Tile>(acc, n0, k0, p.n, p.k, {}, single_split ? dw : partial_row);
   if (accumulates_bias_gradient && n0 + bias_column < p.n)
-    (unsplit ? dbias : partial_row + padded(weights))[n0 + bias_column] = bias_sum;
+    (single_split ? dbias : partial_row + padded(weights))[n0 + bias_column] = bias_sum;
 }
 
 template <class Tile>
@@ -98,11 +98,11 @@ using Small = FfmaTile<64, 64, 8, 4>;
 std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
   const Product c = product(p);
   const SplitPlan choices[] = {plan_ffma<Square>(c), plan_ffma<Tall>(c), plan_ffma<Small>(c)};
-  const int num_chunks = ceil_div(p.m, kChunk);
+  const int units = ceil_div(p.m, kChunk);
   return with_default<Wgrad>(
       {tile_plan<Square>(p, "128x128", choices[0].split), tile_plan<Tall>(p, "128x64", choices[1].split),
-       tile_plan<Small>(p, "64x64", choices[2].split), tile_plan<Small>(p, "64x64 in two", halves(num_chunks)),
-       tile_plan<Small>(p, "64x64 in one", whole(num_chunks))},
+       tile_plan<Small>(p, "64x64", choices[2].split), tile_plan<Small>(p, "64x64 in two", halves(units)),
+       tile_plan<Small>(p, "64x64 in one", whole(units))},
       fastest(choices));
 }
 

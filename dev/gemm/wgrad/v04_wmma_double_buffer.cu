@@ -128,16 +128,16 @@ __global__ void __launch_bounds__(kThreads, 2)
     }
   }
   __syncthreads();
-  const bool unsplit = split.splits == 1;
+  const bool single_split = split.splits == 1;
   const long long weights = static_cast<long long>(p.n) * p.k;
   float* const partial_row = partial + split_idx * (padded(weights) + padded(dbias ? p.n : 0));
-  if (unsplit) {
+  if (single_split) {
     store_tile<kThreads, kBlockM, kBlockN>(tile, kPitchC, 0, n0, k0, p.n, p.k, Epilogue<T>{}, dw);
   } else {
     store_tile<kThreads, kBlockM, kBlockN>(tile, kPitchC, 0, n0, k0, p.n, p.k, Epilogue<float>{}, partial_row);
   }
   if (accumulates_bias_gradient && n0 + bias_column < p.n)
-    (unsplit ? dbias : partial_row + padded(weights))[n0 + bias_column] = bias_sum;
+    (single_split ? dbias : partial_row + padded(weights))[n0 + bias_column] = bias_sum;
 }
 
 template <class T>
@@ -163,11 +163,11 @@ std::vector<KernelPlan<Wgrad>> plans(const Problem& p) {
   return with_storage_type(p.dtype, [&](auto element) -> std::vector<KernelPlan<Wgrad>> {
     using T = decltype(element);
     const int tiles = ceil_div(p.n, kBlockM) * ceil_div(p.k, kBlockN);
-    const int num_chunks = ceil_div(p.m, Format<T>::kChunk);
-    const SplitPlan best = plan_split(double(p.n) * p.k, num_chunks, tiles,
+    const int units = ceil_div(p.m, Format<T>::kChunk);
+    const SplitPlan best = plan_split(double(p.n) * p.k, units, tiles,
                                       {.unit_ns = 400, .finish_ns = 300, .start_ns = 2000, .blocks_per_sm = 2});
-    return {split_plan<T>(p, "rows split over blocks", best.split), split_plan<T>(p, "rows in two", halves(num_chunks)),
-            split_plan<T>(p, "rows in one piece", whole(num_chunks))};
+    return {split_plan<T>(p, "rows split over blocks", best.split), split_plan<T>(p, "rows in two", halves(units)),
+            split_plan<T>(p, "rows in one piece", whole(units))};
   });
 }
 

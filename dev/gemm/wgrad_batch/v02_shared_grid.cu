@@ -1,8 +1,8 @@
 // Idea:   the tiles of all layers are one grid, each a cluster as in wgrad's v07: a few blocks that split the rows and add up
 //         in each other's shared memory. As many blocks to a cluster as fill the card once.
 // Parent: v01 here; wgrad v07 for the tile.
-// Why:    at 8x8 and 16x16 a layer's dw has a dozen tiles, so that v07 cuts its rows into runs of 4 to 20 steps, and half of
-//         each launch's 8 to 12 us is start, exchange and tail. Five or six layers have tiles for most SMs: one start, longer
+// Why:    at 8x8 and 16x16 a layer's dw has a dozen tiles, so that v07 cuts its rows into runs of 4 to 20 steps, and start,
+//         exchange and tail are a large part of each launch. Five or six layers have tiles for most SMs: one start, longer
 //         runs, clusters of two or four, and no partial sums in memory. Limiter left: whole waves of whole clusters.
 // Needs:  sm_90a; n and k multiples of 8 (the TMA's strides are multiples of 16 bytes); bf16 or fp16. Of x in two parts, a
 //         multiple of 64 columns in the first.
