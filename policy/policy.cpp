@@ -59,7 +59,7 @@ struct Policy::Impl {
         // One extra row: a residual block's tensor `film` [samples, pitch] begins at the block's first column and has
         // full rows, so it ends beyond the last sample's row.
         rows("condition of observations", (options.samples + std::size_t{1}) * rows_bytes()),
-        coefficients("the scheduler's table", steps.rows.size() * sizeof(diffusion::Step)),
+        coefficients("the scheduler's table", steps.rows.size() * sizeof(diffusion::StepCoefficients)),
         counters("numbers of steps", steps.rows.size() * sizeof(std::int32_t)),
         noise("noise", steps.rows.size() * noise_elements() * sizeof(float)),
         zeros("zeros", elements() * size_of(taken())),

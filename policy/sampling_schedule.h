@@ -16,7 +16,7 @@ namespace ladder::denoise {
 struct SamplingSchedule {
   diffusion::SchedulerConfig config;
   std::vector<int> timesteps;
-  std::vector<diffusion::Step> rows;  // the scheduler's table
+  std::vector<diffusion::StepCoefficients> rows;  // the scheduler's table
 
   // Takes `count` steps, by default all that the scheduler was trained with. Throws UsageError for more than these or
   // below 1.

@@ -107,10 +107,10 @@ NamedOutputs forward(const Case& c, const HostTensors& in) {
   Expected lse{.value = a.lse, .magnitude = std::vector<double>(a.lse.size())};
 
   for_each_head(p, [&](std::int64_t image, int head) {
-    const std::vector<double> q = gathered(p, in[tensor_of_part(p, 0)], heads_of_part(p, 0).at(image, head));
-    const std::vector<double> k = gathered(p, in[tensor_of_part(p, 1)], heads_of_part(p, 1).at(image, head));
-    const std::vector<double> v = gathered(p, in[tensor_of_part(p, 2)], heads_of_part(p, 2).at(image, head));
-    const HeadView out = heads_of_o(p).at(image, head);
+    const std::vector<double> q = gathered(p, in[tensor_of_part(p, 0)], heads_of_part(p, 0).head_view(image, head));
+    const std::vector<double> k = gathered(p, in[tensor_of_part(p, 1)], heads_of_part(p, 1).head_view(image, head));
+    const std::vector<double> v = gathered(p, in[tensor_of_part(p, 2)], heads_of_part(p, 2).head_view(image, head));
+    const HeadView out = heads_of_o(p).head_view(image, head);
     std::vector<Dot> s(p.t);
     for (std::int64_t i = 0; i < p.t; ++i) {
       double most = 0;
@@ -153,11 +153,11 @@ NamedOutputs backward(const Case& c, const HostTensors& in) {
   for (const TensorSpec* output : written(c.tensors)) outputs[output->name] = of_size(output->elements());
 
   for_each_head(p, [&](std::int64_t image, int head) {
-    const std::vector<double> q = gathered(p, in[tensor_of_part(p, 0)], heads_of_part(p, 0).at(image, head));
-    const std::vector<double> k = gathered(p, in[tensor_of_part(p, 1)], heads_of_part(p, 1).at(image, head));
-    const std::vector<double> v = gathered(p, in[tensor_of_part(p, 2)], heads_of_part(p, 2).at(image, head));
-    const std::vector<double> o = gathered(p, in["o"], heads_of_o(p).at(image, head));
-    const std::vector<double> d_o = gathered(p, in["d_o"], heads_of_d_o(p).at(image, head));
+    const std::vector<double> q = gathered(p, in[tensor_of_part(p, 0)], heads_of_part(p, 0).head_view(image, head));
+    const std::vector<double> k = gathered(p, in[tensor_of_part(p, 1)], heads_of_part(p, 1).head_view(image, head));
+    const std::vector<double> v = gathered(p, in[tensor_of_part(p, 2)], heads_of_part(p, 2).head_view(image, head));
+    const std::vector<double> o = gathered(p, in["o"], heads_of_o(p).head_view(image, head));
+    const std::vector<double> d_o = gathered(p, in["d_o"], heads_of_d_o(p).head_view(image, head));
     const float* lse = &in["lse"][(image * p.heads + head) * p.t];
     Expected gradients[3];
     for (Expected& gradient : gradients) gradient = of_size(std::int64_t{p.t} * p.d);
@@ -188,7 +188,7 @@ NamedOutputs backward(const Case& c, const HostTensors& in) {
       }
     }
     for (int part = 0; part < 3; ++part) {
-      const HeadView rows = heads_of_gradient(p, part).at(image, head);
+      const HeadView rows = heads_of_gradient(p, part).head_view(image, head);
       Expected& to = outputs.at(tensor_of_part(p, part, "d"));
       scatter(p, gradients[part].value, rows, to.value);
       scatter(p, gradients[part].magnitude, rows, to.magnitude);

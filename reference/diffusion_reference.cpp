@@ -131,7 +131,7 @@ NamedOutputs loss(const Case& c, const HostTensors& in) {
 }
 
 NamedOutputs step(const Problem& p, const HostTensors& in) {
-  Step s{};
+  StepCoefficients s{};
   const float* const row = &in["table"][static_cast<std::size_t>(in["step"][0]) * kStepColumns];
   std::copy(row, row + kStepColumns, reinterpret_cast<float*>(&s));
   const std::vector<float>* const noise = in.find("noise");

@@ -183,7 +183,7 @@ Values gains_of(const Problem& p, const HostTensors& in, const Values& out) {
 
 NamedOutputs step(const Case& c, const HostTensors& in) {
   const auto& p = problem_of<Step>(c);
-  diffusion::Step s{};
+  diffusion::StepCoefficients s{};
   const float* const row = &in["table"][static_cast<std::size_t>(in["step"][0]) * diffusion::kStepColumns];
   std::copy(row, row + diffusion::kStepColumns, reinterpret_cast<float*>(&s));
 

@@ -50,7 +50,7 @@ struct Sampler::Impl {
         input_bytes(steps_at + padded((chunk + 1) * sizeof(StepArguments))),
         inputs("a chunk's inputs", input_bytes),
         embeddings("embeddings", std::size_t{1} * chunk * options.images * embedding_bytes()),
-        coefficients("the sampler's table", rows.size() * sizeof(diffusion::Step)),
+        coefficients("the sampler's table", rows.size() * sizeof(diffusion::StepCoefficients)),
         all_noise("q_sample's table", diffusion::kTimesteps * sizeof(diffusion::Diffused)),
         zeros("zeros", std::max(options.images * sizeof(std::int32_t), elements() * size_of(stored()))),
         x("x", elements() * sizeof(float)),
@@ -208,7 +208,7 @@ struct Sampler::Impl {
   const nn::Model& model;
   nn::Binding binding;
   std::vector<int> timesteps;
-  std::vector<diffusion::Step> rows;
+  std::vector<diffusion::StepCoefficients> rows;
   int chunk;  // steps per chunk
   std::size_t steps_at,
       input_bytes;  // a chunk's inputs: [chunk, images] time steps, at steps_at [chunk + 1] StepArguments

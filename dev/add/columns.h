@@ -13,10 +13,10 @@ namespace ladder::add {
 inline constexpr int kColumnThreads = 256;
 
 struct ColumnSplit {
-  int columns;  // of a chunk
-  int chunks;   // of a pixel's columns
-  int parts;    // of an image's pixels
-  int each;     // pixels of a part, the last one may have fewer
+  int columns;          // of a chunk
+  int chunks;           // of a pixel's columns
+  int parts;            // of an image's pixels
+  int pixels_per_part;  // the last part may have fewer
 };
 
 // Returns a split with as many parts as leave a thread `least` pixels, but at most `most`.
@@ -28,8 +28,8 @@ ColumnSplit column_split(const Problem& p, int least, int most) {
   split.columns = ceil_div(all, split.chunks);
   const int rows = kColumnThreads / split.columns;
   split.parts = std::clamp(p.pixels() / (rows * least), 1, most);
-  split.each = ceil_div(p.pixels(), split.parts);
-  split.parts = ceil_div(p.pixels(), split.each);  // none is empty
+  split.pixels_per_part = ceil_div(p.pixels(), split.parts);
+  split.parts = ceil_div(p.pixels(), split.pixels_per_part);  // none is empty
   return split;
 }
 
@@ -43,8 +43,8 @@ __device__ __forceinline__ bool sum_part(const Problem& p, const ColumnSplit& sp
   const int row = thread / split.columns;
   const int column = chunk * split.columns + thread % split.columns;
   const int all = p.c / kWidth;
-  const int first = part * split.each;
-  const int last = min(first + split.each, p.h * p.w);
+  const int first = part * split.pixels_per_part;
+  const int last = min(first + split.pixels_per_part, p.h * p.w);
   const unsigned image = static_cast<unsigned>(n) * (p.h * p.w) * all;
 
   // Add up the thread's pixels, with four in flight at a time.

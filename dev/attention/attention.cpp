@@ -46,10 +46,10 @@ std::string Problem::str() const {
     line += "separate ";
     const Strides usual = dense(*this);
     for (const StrideWords& words : kStrideWords) {
-      const Strides own = heads_of(*this, this->*words.strides).strides;
-      if (own.image != usual.image) line += word(words.image, own.image);
-      if (own.head != usual.head) line += word(words.head, own.head);
-      if (own.token != usual.token) line += word(words.token, own.token);
+      const Strides strides = heads_of(*this, this->*words.strides).strides;
+      if (strides.image != usual.image) line += word(words.image, strides.image);
+      if (strides.head != usual.head) line += word(words.head, strides.head);
+      if (strides.token != usual.token) line += word(words.token, strides.token);
     }
   }
   return line + name(dtype);
@@ -260,10 +260,10 @@ Attended attend(const Problem& p, const HostTensors& inputs) {
     for (std::int64_t index = begin; index < end; ++index) {
       const std::int64_t image = index / p.heads;
       const auto head = static_cast<int>(index % p.heads);
-      const HeadView q = heads_of_part(p, 0).at(image, head);
-      const HeadView k = heads_of_part(p, 1).at(image, head);
-      const HeadView v = heads_of_part(p, 2).at(image, head);
-      const HeadView out = heads_of_o(p).at(image, head);
+      const HeadView q = heads_of_part(p, 0).head_view(image, head);
+      const HeadView k = heads_of_part(p, 1).head_view(image, head);
+      const HeadView v = heads_of_part(p, 2).head_view(image, head);
+      const HeadView out = heads_of_o(p).head_view(image, head);
       for (int i = 0; i < p.t; ++i) {
         for (int j = 0; j < p.t; ++j) {
           const float* q_row = &qs[q.first + i * q.pitch];

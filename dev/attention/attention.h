@@ -166,7 +166,7 @@ struct HeadsView {
   int offset = 0;
   Strides strides;
 
-  HeadView at(std::int64_t image, std::int64_t head) const {
+  HeadView head_view(std::int64_t image, std::int64_t head) const {
     return {.first = offset + image * strides.image + head * strides.head, .pitch = strides.token};
   }
 };

@@ -20,9 +20,9 @@ __device__ __forceinline__ void load_tile(float* tile, const T* head, int pitch,
   constexpr int kRuns = kD / kVector<T>;  // 16 bytes each
   static_assert(kTokens * kRuns % kTileThreads == 0 || kTileThreads % (kTokens * kRuns) == 0);
 #pragma unroll
-  for (int at = threadIdx.x; at < kTokens * kRuns; at += kTileThreads) {
-    const int token = at / kRuns;
-    const int channel = at % kRuns * kVector<T>;
+  for (int run = threadIdx.x; run < kTokens * kRuns; run += kTileThreads) {
+    const int token = run / kRuns;
+    const int channel = run % kRuns * kVector<T>;
     float values[kVector<T>] = {};
     if (first + token < end)
       unpack<T>(*reinterpret_cast<const uint4*>(head + (first + token) * pitch + channel), values);

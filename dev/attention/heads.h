@@ -10,7 +10,7 @@ namespace ladder::attention {
 
 // Rows of one head of one image: a token's channels are at tensor[index(token)].
 template <class T>
-struct Rows {
+struct HeadRows {
   T* tensor;
   int first;
   int pitch;
@@ -18,7 +18,9 @@ struct Rows {
   __device__ __forceinline__ int index(int token) const { return first + token * pitch; }
   __device__ __forceinline__ T* begin() const { return tensor + first; }
   __device__ __forceinline__ T* row(int token) const { return begin() + token * pitch; }
-  __device__ __forceinline__ Rows from_begin() const { return {begin(), 0, pitch}; }  // folds `first` into the pointer
+  __device__ __forceinline__ HeadRows from_begin() const {
+    return {begin(), 0, pitch};
+  }  // folds `first` into the pointer
 };
 
 // NOTE: the order of Legacy's address sums decides the machine code of kernels whose every register is in use.
@@ -32,7 +34,7 @@ struct Legacy {
   // registers in between.
   template <class T>
   struct Parts {
-    Rows<T> rows;
+    HeadRows<T> rows;
     int d;
 
     __device__ __forceinline__ Parts from_begin() const { return {rows.from_begin(), d}; }
@@ -57,7 +59,7 @@ struct Legacy {
     return {{qkv + image * p.t * pitch + head * 3 * d, 0, pitch}, d};
   }
   template <class T>
-  __device__ __forceinline__ static Rows<T> rows(T* heads, const Sizes& p, int d, int image, int head) {
+  __device__ __forceinline__ static HeadRows<T> rows(T* heads, const Sizes& p, int d, int image, int head) {
     const int pitch = p.heads * d;
     return {heads, image * p.t * pitch + head * d, pitch};
   }
@@ -89,7 +91,7 @@ struct Strided {
 
   template <class T>
   struct Parts {
-    Rows<T> q_, k_, v_;
+    HeadRows<T> q_, k_, v_;
 
     __device__ __forceinline__ Parts from_begin() const { return {q_.from_begin(), k_.from_begin(), v_.from_begin()}; }
     __device__ __forceinline__ T* q() const { return q_.begin(); }
@@ -112,7 +114,7 @@ struct Strided {
     return parts(qkv, p, d, image, head);
   }
   template <class T>
-  __device__ __forceinline__ static Rows<T> rows(const Heads<T>& heads, const Sizes&, int, int image, int head) {
+  __device__ __forceinline__ static HeadRows<T> rows(const Heads<T>& heads, const Sizes&, int, int image, int head) {
     return {heads.tensor, image * heads.strides.image + head * heads.strides.head, heads.strides.token};
   }
 

@@ -45,8 +45,8 @@ __device__ __forceinline__ void quad_transpose(unsigned (&word)[4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       if (i & step) continue;
-      const unsigned got = __shfl_xor_sync(0xffffffffu, upper ? word[i] : word[i + step], step);
-      (upper ? word[i] : word[i + step]) = got;
+      const unsigned received = __shfl_xor_sync(0xffffffffu, upper ? word[i] : word[i + step], step);
+      (upper ? word[i] : word[i + step]) = received;
     }
   }
 }

@@ -33,9 +33,9 @@ __device__ __forceinline__ void copy_pairs(unsigned char* tile, const T* first, 
   static_assert(kTokens * 2 * kRuns % kThreads == 0);
 #pragma unroll 2  // all addresses at once would take registers from the kernel's loop
   for (int i = 0; i < kTokens * 2 * kRuns / kThreads; ++i) {
-    const int at = threadIdx.x + i * kThreads;
-    const int row = at / (2 * kRuns);
-    const int run = at % (2 * kRuns);
+    const int run_idx = threadIdx.x + i * kThreads;
+    const int row = run_idx / (2 * kRuns);
+    const int run = run_idx % (2 * kRuns);
     const int token = token0 + row;
     const T* const from = run < kRuns ? first + token * pitch + run * kElements
                                       : second + token * second_pitch + (run - kRuns) * kElements;

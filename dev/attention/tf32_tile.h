@@ -3,9 +3,9 @@
 // The order of a product's terms is free, and so is the row or channel that each of its columns stands for, as long as
 // both operands agree. The orders below let s leave its product as the A fragment of the next one, avoid bank
 // conflicts, and load and store whole runs of four channels where that is possible. With g = lane / 4, t = lane % 4 and
-// place(i) = i / 2 + i % 2 * 4:
+// row_of_column(i) = i / 2 + i % 2 * 4:
 //   s = a . rows^T    of sixteen channels, terms t and t + 4 are 4t and 4t + 1, in the next MMA 4t + 2 and 4t + 3;
-//                     column i of eight is row place(i): a lane's sums belong to rows t and t + 4
+//                     column i of eight is row row_of_column(i): a lane's sums belong to rows t and t + 4
 //   sum = p . rows    terms are rows; of 32 channels, column i of MMA j of four is 4j + i % 4, from i = 4 on 16 more
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace ladder::attention {
 
-__device__ __forceinline__ int place(int i) { return i / 2 + i % 2 * 4; }
+__device__ __forceinline__ int row_of_column(int i) { return i / 2 + i % 2 * 4; }
 
 // Load the A fragments of sixteen rows straight from global memory. `row` is the lane's first row, row g of the
 // fragment. Rows from `end` on are zeros.
@@ -41,7 +41,7 @@ __device__ __forceinline__ void load_tf32_rows(std::uint32_t (&a)[kD / 8][4], co
 // from these two offsets. Left to itself, the compiler keeps an address for each load in registers.
 template <int kRowBytes>
 __device__ __forceinline__ int score_runs(int rows) {
-  return rows + swizzled<kRowBytes>(place(threadIdx.x % 32 / 4), threadIdx.x % 4);
+  return rows + swizzled<kRowBytes>(row_of_column(threadIdx.x % 32 / 4), threadIdx.x % 4);
 }
 template <int kRowBytes>
 __device__ __forceinline__ int weighted_words(int rows) {
@@ -49,20 +49,20 @@ __device__ __forceinline__ int weighted_words(int rows) {
 }
 constexpr int kOtherHalf = 64;
 
-__device__ __forceinline__ uint4 run_at(const unsigned char* smem, int at) {
-  return *reinterpret_cast<const uint4*>(smem + at);
+__device__ __forceinline__ uint4 run_at(const unsigned char* smem, int offset) {
+  return *reinterpret_cast<const uint4*>(smem + offset);
 }
-__device__ __forceinline__ std::uint32_t word_at(const unsigned char* smem, int at) {
-  return *reinterpret_cast<const std::uint32_t*>(smem + at);
+__device__ __forceinline__ std::uint32_t word_at(const unsigned char* smem, int offset) {
+  return *reinterpret_cast<const std::uint32_t*>(smem + offset);
 }
 
-// s += a . rows^T for eight rows by kD channels; `at` is score_runs() of the rows.
+// s += a . rows^T for eight rows by kD channels; `offset` is score_runs() of the rows.
 template <int kD, int kTiles>
 __device__ __forceinline__ void add_scores(float (&s)[kTiles][4], const std::uint32_t (&a)[kTiles][kD / 8][4],
-                                           const unsigned char* smem, int at) {
+                                           const unsigned char* smem, int offset) {
 #pragma unroll
   for (int k = 0; k < kD / 8; k += 2) {
-    const uint4 b = run_at(smem, (k % 4 == 0 ? at : at ^ kOtherHalf) + k / 4 * 2 * kOtherHalf);
+    const uint4 b = run_at(smem, (k % 4 == 0 ? offset : offset ^ kOtherHalf) + k / 4 * 2 * kOtherHalf);
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) ptx::mma_m16n8k8_tf32(s[tile], a[tile][k], {b.x, b.y});
 #pragma unroll
@@ -70,14 +70,14 @@ __device__ __forceinline__ void add_scores(float (&s)[kTiles][4], const std::uin
   }
 }
 
-// sum += p . rows for eight rows by kD channels; `at` is weighted_words() of the rows.
+// sum += p . rows for eight rows by kD channels; `offset` is weighted_words() of the rows.
 template <int kRowBytes, int kD, int kTiles>
 __device__ __forceinline__ void add_weighted(float (&sum)[kTiles][kD / 8][4], const std::uint32_t (&p)[kTiles][4],
-                                             const unsigned char* smem, int at) {
+                                             const unsigned char* smem, int offset) {
 #pragma unroll
   for (int j = 0; j < kD / 8; ++j) {
-    const int run = (at ^ j % 4 * kRunBytes) + j / 4 * 2 * kOtherHalf;
-    const int other = (at ^ (kOtherHalf + j % 4 * kRunBytes)) + j / 4 * 2 * kOtherHalf;
+    const int run = (offset ^ j % 4 * kRunBytes) + j / 4 * 2 * kOtherHalf;
+    const int other = (offset ^ (kOtherHalf + j % 4 * kRunBytes)) + j / 4 * 2 * kOtherHalf;
     const std::uint32_t b[2] = {word_at(smem, run), word_at(smem, other + 4 * kRowBytes)};
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) ptx::mma_m16n8k8_tf32(sum[tile][j], p[tile], b);
@@ -99,18 +99,18 @@ __device__ __forceinline__ void store_tf32_row(float* to, const float (&sum)[kD 
   const int odd = threadIdx.x % 2;
 #pragma unroll
   for (int j = 0; j < kD / 8; j += 2) {
-    float own[2];
-    float got[2];
+    float kept[2];
+    float received[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      own[i] = factor * sum[j + 0][2 * half + i];
+      kept[i] = factor * sum[j + 0][2 * half + i];
       const float other = factor * sum[j + 1][2 * half + i];
-      got[i] = __shfl_xor_sync(0xffffffffu, odd ? own[i] : other, 1);
-      if (odd) own[i] = other;
+      received[i] = __shfl_xor_sync(0xffffffffu, odd ? kept[i] : other, 1);
+      if (odd) kept[i] = other;
     }
     if (!inside) continue;
     *reinterpret_cast<float4*>(to + j / 4 * 32 + threadIdx.x % 4 / 2 * 16 + (j % 4 + odd) * 4) =
-        odd ? float4{got[0], got[1], own[0], own[1]} : float4{own[0], own[1], got[0], got[1]};
+        odd ? float4{received[0], received[1], kept[0], kept[1]} : float4{kept[0], kept[1], received[0], received[1]};
   }
 }
 

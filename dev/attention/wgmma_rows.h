@@ -33,9 +33,9 @@ __device__ __forceinline__ void copy_rows(unsigned char* tile, const T* first, i
   static_assert(kTokens * kRuns % kThreads == 0);
 #pragma unroll 2  // all addresses at once would take registers from the kernel's loop
   for (int i = 0; i < kTokens * kRuns / kThreads; ++i) {
-    const int at = threadIdx.x + i * kThreads;
-    const int row = at / kRuns;
-    const int run = at % kRuns;
+    const int run_idx = threadIdx.x + i * kThreads;
+    const int row = run_idx / kRuns;
+    const int run = run_idx % kRuns;
     const int token = token0 + row;
     ptx::cp_async<16>(tile + swizzled_run<2 * kD>(row, run),
                       token < end ? first + token * pitch + run * kVector<T> : first, token < end);

@@ -187,7 +187,7 @@ std::vector<TensorSpec> DdpmStep::tensors(const Problem& p) { return step_tensor
 DdpmStep::Tensors DdpmStep::bind(const Pointers& at) {
   return {.pred = at["pred"],
           .noise = at.get<const float>("noise"),
-          .table = at.get<const Step>("table"),
+          .table = at.get<const StepCoefficients>("table"),
           .step = at.get<const std::int32_t>("step"),
           .x = at.get<float>("x"),
           .y = at.get<void>("y")};
@@ -200,7 +200,7 @@ std::vector<TensorSpec> DdimStep::tensors(const Problem& p) { return step_tensor
 DdimStep::Tensors DdimStep::bind(const Pointers& at) {
   return {.pred = at["pred"],
           .noise = at.get<const float>("noise"),
-          .table = at.get<const Step>("table"),
+          .table = at.get<const StepCoefficients>("table"),
           .step = at.get<const std::int32_t>("step"),
           .x = at.get<float>("x"),
           .y = at.get<void>("y")};

@@ -150,12 +150,12 @@ struct DdpmStep {
   using Problem = diffusion::Problem;
 
   struct Tensors {
-    const void* pred;          // [n, h, w, c] dtype
-    const float* noise;        // [n, h, w, c]
-    const Step* table;         // [steps]
-    const std::int32_t* step;  // [1]
-    float* x;                  // [n, h, w, c], in place
-    void* y;                   // [n, h, w, c] dtype, or null where that is fp32
+    const void* pred;               // [n, h, w, c] dtype
+    const float* noise;             // [n, h, w, c]
+    const StepCoefficients* table;  // [steps]
+    const std::int32_t* step;       // [1]
+    float* x;                       // [n, h, w, c], in place
+    void* y;                        // [n, h, w, c] dtype, or null where that is fp32
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);
@@ -171,12 +171,12 @@ struct DdimStep {
   using Problem = diffusion::Problem;
 
   struct Tensors {
-    const void* pred;          // [n, h, w, c] dtype
-    const float* noise;        // [n, h, w, c], or null where eta is 0
-    const Step* table;         // [steps]
-    const std::int32_t* step;  // [1]
-    float* x;                  // [n, h, w, c], in place
-    void* y;                   // [n, h, w, c] dtype, or null where that is fp32
+    const void* pred;               // [n, h, w, c] dtype
+    const float* noise;             // [n, h, w, c], or null where eta is 0
+    const StepCoefficients* table;  // [steps]
+    const std::int32_t* step;       // [1]
+    float* x;                       // [n, h, w, c], in place
+    void* y;                        // [n, h, w, c] dtype, or null where that is fp32
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);

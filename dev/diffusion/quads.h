@@ -48,28 +48,28 @@ __device__ __forceinline__ void store_some(T* elements, unsigned left, const flo
   }
 }
 
-// Load a unit of kWidth elements, a quad or a single one: images are whole units.
+// Load a vector of kWidth elements, a quad or a single one: an image is a whole number of vectors.
 template <class T, int kWidth>
-__device__ __forceinline__ void load_unit(const T* tensor, unsigned unit, float (&values)[kWidth]) {
+__device__ __forceinline__ void load_vector(const T* tensor, unsigned vector, float (&values)[kWidth]) {
   if constexpr (kWidth == 4) {
-    unpack_quad<T>(reinterpret_cast<const Quad<T>*>(tensor)[unit], values);
+    unpack_quad<T>(reinterpret_cast<const Quad<T>*>(tensor)[vector], values);
   } else {
-    values[0] = to_float(tensor[unit]);
+    values[0] = to_float(tensor[vector]);
   }
 }
 
 template <class T, int kWidth>
-__device__ __forceinline__ void store_unit(T* tensor, unsigned unit, const float (&values)[kWidth]) {
+__device__ __forceinline__ void store_vector(T* tensor, unsigned vector, const float (&values)[kWidth]) {
   if constexpr (kWidth == 4) {
-    reinterpret_cast<Quad<T>*>(tensor)[unit] = pack_quad<T>(values);
+    reinterpret_cast<Quad<T>*>(tensor)[vector] = pack_quad<T>(values);
   } else {
-    tensor[unit] = from_float<T>(values[0]);
+    tensor[vector] = from_float<T>(values[0]);
   }
 }
 
-// Calls run(T{}, std::integral_constant<int, kWidth>{}) with the problem's storage type and its images' widest unit.
+// Calls run(T{}, std::integral_constant<int, kWidth>{}) with the problem's storage type and its images' vector width.
 template <class Run>
-void with_unit(const Problem& p, const Run& run) {
+void with_vector_width(const Problem& p, const Run& run) {
   with_storage_type(p.dtype, [&](auto element) {
     if (p.image() % 4 == 0) {
       run(element, std::integral_constant<int, 4>{});

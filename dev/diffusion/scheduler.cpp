@@ -13,7 +13,7 @@
 namespace ladder::diffusion {
 namespace {
 
-constexpr int kMostTimesteps = 1'000'000;  // one row of coefficients each
+constexpr int kMaxTimesteps = 1'000'000;  // one row of coefficients each
 
 void refuse(const JsonFields& fields, const char* key) {
   bool is_on = false;
@@ -31,9 +31,9 @@ std::vector<Real> alphas_cumprod(const SchedulerConfig& c) {
 
 // Coefficients of the predicted x0, which ddpm and ddim share.
 template <class Real>
-Step prediction(const SchedulerConfig& c, Real bar) {
+StepCoefficients prediction(const SchedulerConfig& c, Real bar) {
   const Real signal = std::sqrt(bar), noise = std::sqrt(1 - bar);
-  Step step{};
+  StepCoefficients step{};
   step.x0_scale = 1;
   if (c.prediction_type == Prediction::epsilon) {
     step.x_scale = 1;
@@ -51,8 +51,8 @@ Step prediction(const SchedulerConfig& c, Real bar) {
 
 // `bar` and `next` are alpha_bar at time step t and at the next one. The order of operations is diffusers'.
 template <class Real>
-Step ddpm_row(const SchedulerConfig& c, int t, Real bar, Real next) {
-  Step step = prediction(c, bar);
+StepCoefficients ddpm_row(const SchedulerConfig& c, int t, Real bar, Real next) {
+  StepCoefficients step = prediction(c, bar);
   const Real alpha = bar / next;
   const Real beta = 1 - alpha;
   step.x0_weight = static_cast<float>(std::sqrt(next) * beta / (1 - bar));
@@ -66,8 +66,8 @@ Step ddpm_row(const SchedulerConfig& c, int t, Real bar, Real next) {
 }
 
 template <class Real>
-Step ddim_row(const SchedulerConfig& c, int t, Real bar, Real next) {
-  Step step = prediction(c, bar);
+StepCoefficients ddim_row(const SchedulerConfig& c, int t, Real bar, Real next) {
+  StepCoefficients step = prediction(c, bar);
   const Real sigma = static_cast<Real>(c.eta) * std::sqrt((1 - next) / (1 - bar) * (1 - bar / next));
   const Real square = 1 - next - sigma * sigma;
   if (!(square > -1e-6)) {  // rounding errors are smaller
@@ -96,7 +96,7 @@ Step ddim_row(const SchedulerConfig& c, int t, Real bar, Real next) {
 }
 
 template <class Real>
-std::vector<Step> table(const SchedulerConfig& c, const std::vector<int>& timesteps) {
+std::vector<StepCoefficients> table(const SchedulerConfig& c, const std::vector<int>& timesteps) {
   const std::vector<Real> bars = alphas_cumprod<Real>(c);
   for (std::size_t t = 0; t < bars.size(); ++t) {
     const Real before = t == 0 ? Real{1} : bars[t - 1];
@@ -107,7 +107,7 @@ std::vector<Step> table(const SchedulerConfig& c, const std::vector<int>& timest
                     bars[t], t, before));
   }
   const int stride = c.num_train_timesteps / static_cast<int>(std::max<std::size_t>(timesteps.size(), 1));
-  std::vector<Step> rows;
+  std::vector<StepCoefficients> rows;
   for (std::size_t i = 0; i < timesteps.size(); ++i) {
     const int t = timesteps[i];
     if (t < 0 || t >= c.num_train_timesteps) {
@@ -128,12 +128,11 @@ std::vector<Step> table(const SchedulerConfig& c, const std::vector<int>& timest
 }
 
 void check(const SchedulerConfig& c) {
-  if (c.num_train_timesteps < 1 || c.num_train_timesteps > kMostTimesteps) {
-    throw UsageError(
-        fmt::format("num_train_timesteps is {}: 1 to {} are right", c.num_train_timesteps, kMostTimesteps));
+  if (c.num_train_timesteps < 1 || c.num_train_timesteps > kMaxTimesteps) {
+    throw UsageError(fmt::format("num_train_timesteps is {}: 1 to {} are right", c.num_train_timesteps, kMaxTimesteps));
   }
-  if (c.steps_offset < 0 || c.steps_offset > kMostTimesteps) {
-    throw UsageError(fmt::format("steps_offset is {}: 0 to {} are right", c.steps_offset, kMostTimesteps));
+  if (c.steps_offset < 0 || c.steps_offset > kMaxTimesteps) {
+    throw UsageError(fmt::format("steps_offset is {}: 0 to {} are right", c.steps_offset, kMaxTimesteps));
   }
   if (!c.trained_betas.empty() && std::ssize(c.trained_betas) != c.num_train_timesteps) {
     throw UsageError(fmt::format("{} trained_betas for {} time steps", c.trained_betas.size(), c.num_train_timesteps));
@@ -157,11 +156,11 @@ SchedulerConfig SchedulerConfig::from_json(std::string_view text) {
                              {{"DDPMScheduler", SchedulerKind::ddpm}, {"DDIMScheduler", SchedulerKind::ddim}});
   refuse(fields, "thresholding");
   refuse(fields, "rescale_betas_zero_snr");
-  fields.read("num_train_timesteps", c.num_train_timesteps, 1, kMostTimesteps);
+  fields.read("num_train_timesteps", c.num_train_timesteps, 1, kMaxTimesteps);
   fields.read("beta_start", c.beta_start);
   fields.read("beta_end", c.beta_end);
   if (json.contains("trained_betas") && !json["trained_betas"].is_null()) {
-    fields.read("trained_betas", c.trained_betas, kMostTimesteps, 0.0, 1.0);
+    fields.read("trained_betas", c.trained_betas, kMaxTimesteps, 0.0, 1.0);
   }
   if (c.trained_betas.empty()) {
     fields.read<Betas>(
@@ -176,7 +175,7 @@ SchedulerConfig SchedulerConfig::from_json(std::string_view text) {
   fields.read<Spacing>(
       "timestep_spacing", c.timestep_spacing,
       {{"leading", Spacing::leading}, {"trailing", Spacing::trailing}, {"linspace", Spacing::linspace}});
-  fields.read("steps_offset", c.steps_offset, 0, kMostTimesteps);
+  fields.read("steps_offset", c.steps_offset, 0, kMaxTimesteps);
   fields.read("set_alpha_to_one", c.set_alpha_to_one);
   if (c.kind == SchedulerKind::ddpm) {
     fields.read<Variance>("variance_type", c.variance_type,
@@ -216,7 +215,7 @@ std::vector<int> scheduler_timesteps(const SchedulerConfig& config, int steps) {
   return timesteps;
 }
 
-std::vector<Step> scheduler_table(const SchedulerConfig& config, const std::vector<int>& timesteps) {
+std::vector<StepCoefficients> scheduler_table(const SchedulerConfig& config, const std::vector<int>& timesteps) {
   check(config);
   return config.in_double ? table<double>(config, timesteps) : table<float>(config, timesteps);
 }

@@ -54,7 +54,7 @@ std::vector<int> scheduler_timesteps(const SchedulerConfig& config, int steps);
 //     x' = x0_weight x0 + x_weight x + pred_weight pred + sigma noise
 // The difference is taken before the scaling by 1 / sqrt(alpha_bar): where alpha_bar is small, x and eps are nearly
 // equal, and the difference of scaled terms would lose digits that this form keeps.
-struct Step {
+struct StepCoefficients {
   float x_scale;     // epsilon: 1                    sample:  0   v_prediction: sqrt(alpha_bar)
   float pred_scale;  //          sqrt(1 - alpha_bar)          -1                 sqrt(1 - alpha_bar)
   float x0_scale;    //          1 / sqrt(alpha_bar)           1                 1
@@ -64,12 +64,12 @@ struct Step {
   float pred_weight;  // ddpm: 0
   float sigma;
 };
-inline constexpr int kStepColumns = sizeof(Step) / sizeof(float);
+inline constexpr int kStepColumns = sizeof(StepCoefficients) / sizeof(float);
 
 // Returns a row for each of these time steps. The next time step is the next in the list for ddpm, and
 // num_train_timesteps / timesteps.size() earlier for ddim, as in diffusers. If the list (ddpm) or the process (ddim)
 // has no such time step, the next x is a clean image. ddpm adds no noise at time step 0. Throws UsageError on an
 // impossible configuration or time step.
-std::vector<Step> scheduler_table(const SchedulerConfig& config, const std::vector<int>& timesteps);
+std::vector<StepCoefficients> scheduler_table(const SchedulerConfig& config, const std::vector<int>& timesteps);
 
 }  // namespace ladder::diffusion

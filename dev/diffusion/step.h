@@ -6,7 +6,7 @@
 namespace ladder::diffusion {
 
 // Returns x0; NaN if x0 is not finite, so that nobody takes it for an image: PyTorch would clamp an infinity.
-__device__ __forceinline__ float predicted_x0(const Step& step, float x, float pred) {
+__device__ __forceinline__ float predicted_x0(const StepCoefficients& step, float x, float pred) {
   // NOTE: each product is rounded by itself, as PyTorch does. A fused multiply-add would leave another difference of
   // two nearly equal numbers, up to 1 / sqrt(alpha_bar) times as far from PyTorch's x0.
   const float x0 = (__fmul_rn(step.x_scale, x) - __fmul_rn(step.pred_scale, pred)) * step.x0_scale;

@@ -60,7 +60,7 @@ struct TileOrder {
   __device__ __forceinline__ int count() const { return tiles_m * tiles_n; }
 
   // The first row and column of a tile.
-  __device__ __forceinline__ int2 at(int tile) const {
+  __device__ __forceinline__ int2 offset_of(int tile) const {
     const int band = tile / (kBandRows * tiles_n);
     const int in_band = tile % (kBandRows * tiles_n);
     const int rows = min(kBandRows, tiles_m - band * kBandRows);

@@ -90,13 +90,13 @@ TensorSpec per_feature(const char* name, Role role, const Problem& p) {
   return {.name = name, .role = role, .dtype = p.parameter_dtype(), .shape = {p.n}, .layout = "n"};
 }
 
-// A matrix [m, k] as the tensor `first` or, with `split`, as that and `rest`.
-void add_in_parts(std::vector<TensorSpec>& specs, const char* first, const char* rest, const TensorSpec& whole,
+// A matrix [m, k] as the tensor `first` or, with `split`, as that and `remainder`.
+void add_in_parts(std::vector<TensorSpec>& specs, const char* first, const char* remainder, const TensorSpec& full,
                   int split) {
-  for (const char* name : {first, rest}) {
-    TensorSpec part = whole;
+  for (const char* name : {first, remainder}) {
+    TensorSpec part = full;
     part.name = name;
-    if (split > 0) part.shape[1] = name == first ? split : whole.shape[1] - split;
+    if (split > 0) part.shape[1] = name == first ? split : full.shape[1] - split;
     specs.push_back(std::move(part));
     if (split == 0) return;
   }

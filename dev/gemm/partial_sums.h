@@ -63,10 +63,12 @@ __global__ void __launch_bounds__(kReduceThreads)
   const float values[4] = {sum.x, sum.y, sum.z, sum.w};
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const long long at = index + i;
-    const long long bias_at = at - padded(count);
-    if (at < count) *element_at(out, at, cols) = from_float<T>(epilogue(values[i], static_cast<int>(at % cols), at));
-    if (bias_at >= 0 && bias_at < bias_count) dbias[bias_at] = from_float<P>(values[i]);
+    const long long element_idx = index + i;
+    const long long bias_idx = element_idx - padded(count);
+    if (element_idx < count)
+      *element_at(out, element_idx, cols) =
+          from_float<T>(epilogue(values[i], static_cast<int>(element_idx % cols), element_idx));
+    if (bias_idx >= 0 && bias_idx < bias_count) dbias[bias_idx] = from_float<P>(values[i]);
   }
 }
 

@@ -19,27 +19,27 @@ inline const char* rows_for_tma(const Problem& p) {
 }
 
 // Returns why a box of columns would lie in both parts of x, or null.
-inline const char* whole_boxes(const Problem& p) {
+inline const char* full_boxes(const Problem& p) {
   return p.split % kBoxColumns == 0 ? nullptr : "the first part of x is not a multiple of 64 columns";
 }
 
 inline const char* rows_in_boxes(const Problem& p) {
   const char* const why = rows_for_tma(p);
-  return why ? why : whole_boxes(p);
+  return why ? why : full_boxes(p);
 }
 
 // Tensor maps of x in boxes of kBoxColumns columns; with `split`, one for each part of x.
 struct MapsOfX {
-  ptx::TensorMap first, rest;
+  ptx::TensorMap first, remainder;
   int split;
 
   __device__ __forceinline__ void prefetch() const {
     ptx::tma_prefetch(first);
-    if (split > 0) ptx::tma_prefetch(rest);
+    if (split > 0) ptx::tma_prefetch(remainder);
   }
   __device__ __forceinline__ void load(unsigned char* to, ptx::Mbarrier* full, int column, int row) const {
-    const bool in_rest = split > 0 && column >= split;
-    ptx::tma_load(to, in_rest ? rest : first, full, in_rest ? column - split : column, row, 0);
+    const bool in_remainder = split > 0 && column >= split;
+    ptx::tma_load(to, in_remainder ? remainder : first, full, in_remainder ? column - split : column, row, 0);
   }
 };
 
@@ -50,7 +50,7 @@ inline MapsOfX maps_of_x(const Problem& p, const void* x, const void* x_rest, in
                                 {kBoxColumns, static_cast<unsigned>(rows), 1});
   };
   const ptx::TensorMap first = map(x, p.split > 0 ? p.split : p.k);
-  return {.first = first, .rest = p.split > 0 ? map(x_rest, p.k - p.split) : first, .split = p.split};
+  return {.first = first, .remainder = p.split > 0 ? map(x_rest, p.k - p.split) : first, .split = p.split};
 }
 
 }  // namespace ladder::gemm

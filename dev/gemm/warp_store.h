@@ -46,7 +46,8 @@ struct WarpStore {
       for (int i = threadIdx.x % 32; i < 16 * kBlockN; i += 32) {
         const int row = row0 + i / kBlockN;
         const int col = col0 + i % kBlockN;
-        if (row < rows && col < cols) at(staging, i / kBlockN)[i % kBlockN] = *element_at(residual, row, col, cols);
+        if (row < rows && col < cols)
+          row_ptr(staging, i / kBlockN)[i % kBlockN] = *element_at(residual, row, col, cols);
       }
       return;
     }
@@ -56,7 +57,7 @@ struct WarpStore {
       const int row = row0 + run / kRunsPerRow;
       const int col = col0 + run % kRunsPerRow * kVec;
       const bool inside = row < rows && col < cols;
-      ptx::cp_async<16>(at(staging, run / kRunsPerRow) + run % kRunsPerRow * kVec,
+      ptx::cp_async<16>(row_ptr(staging, run / kRunsPerRow) + run % kRunsPerRow * kVec,
                         element_at(residual, inside ? row : 0, inside ? col : 0, cols), inside);
     }
   }
@@ -81,20 +82,20 @@ struct WarpStore {
         const int col = col0 + run % kRunsPerRow * kVec;
         if (row >= rows || col >= cols) continue;
         *reinterpret_cast<uint4*>(element_at(out, row, col, cols)) =
-            *reinterpret_cast<const uint4*>(at(staging, run / kRunsPerRow) + run % kRunsPerRow * kVec);
+            *reinterpret_cast<const uint4*>(row_ptr(staging, run / kRunsPerRow) + run % kRunsPerRow * kVec);
       }
     } else {
       for (int i = threadIdx.x % 32; i < 16 * kBlockN; i += 32) {
         const int row = row0 + i / kBlockN;
         const int col = col0 + i % kBlockN;
-        if (row < rows && col < cols) *element_at(out, row, col, cols) = at(staging, i / kBlockN)[i % kBlockN];
+        if (row < rows && col < cols) *element_at(out, row, col, cols) = row_ptr(staging, i / kBlockN)[i % kBlockN];
       }
     }
     __syncwarp();  // all have read: the rows may be filled again
   }
 
  private:
-  static __device__ __forceinline__ T* at(unsigned char* staging, int row) {
+  static __device__ __forceinline__ T* row_ptr(unsigned char* staging, int row) {
     return reinterpret_cast<T*>(staging + row * kPitch);
   }
 
@@ -109,7 +110,7 @@ struct WarpStore {
       for (int half = 0; half < 2; ++half) {
         float z[2] = {sum[4 * j + 2 * half], sum[4 * j + 2 * half + 1]};
         if (bias) z[0] += bias[j].x, z[1] += bias[j].y;
-        auto* const to = reinterpret_cast<unsigned*>(at(staging, lane / 4 + 8 * half) + 8 * j + lane % 4 * 2);
+        auto* const to = reinterpret_cast<unsigned*>(row_ptr(staging, lane / 4 + 8 * half) + 8 * j + lane % 4 * 2);
         if constexpr (kResidual) {
           const unsigned before[1] = {*to};
           float added[2];

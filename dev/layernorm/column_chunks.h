@@ -19,33 +19,32 @@ inline constexpr int kChunkVectors = kWidth == 4   ? 2
 inline constexpr int kRowsAtOnce = 4;  // of which a block has loads in flight
 
 struct ColumnChunks {
-  int chunks;     // of a row
-  int groups;     // of rows
-  int rows_each;  // of a group; the last one may have fewer
+  int chunks;          // of a row
+  int groups;          // of rows
+  int rows_per_group;  // the last group may have fewer
 
   unsigned blocks() const { return static_cast<unsigned>(chunks) * groups; }
 };
 
-// A group has at most `most_rows` rows, and fewer where the chunks alone are no more blocks than a card keeps busy.
+// A group has at most `max_rows` rows, and fewer where the chunks alone are no more blocks than a card keeps busy.
 template <int kWidth>
-ColumnChunks column_chunks(const Problem& p, int threads, int most_rows) {
+ColumnChunks column_chunks(const Problem& p, int threads, int max_rows) {
   constexpr int kBlocks = 2048;
   const int chunks = ceil_div(p.vectors(), threads * kChunkVectors<kWidth>);
-  const int groups =
-      std::max(ceil_div(p.m, most_rows), std::min(ceil_div(kBlocks, chunks), ceil_div(p.m, kRowsAtOnce)));
-  const int rows_each = ceil_div(p.m, groups);
-  return {.chunks = chunks, .groups = ceil_div(p.m, rows_each), .rows_each = rows_each};
+  const int groups = std::max(ceil_div(p.m, max_rows), std::min(ceil_div(kBlocks, chunks), ceil_div(p.m, kRowsAtOnce)));
+  const int rows_per_group = ceil_div(p.m, groups);
+  return {.chunks = chunks, .groups = ceil_div(p.m, rows_per_group), .rows_per_group = rows_per_group};
 }
 
 // A thread's vectors of a row, which nobody reads again: the L2 evicts them first.
 template <int kWidth, class T>
 __device__ __forceinline__ void load_last(const T* tensor, int row, int n, int first, int valid,
-                                          Bits<T, kWidth> (&held)[kChunkVectors<kWidth>]) {
+                                          Bits<T, kWidth> (&loaded)[kChunkVectors<kWidth>]) {
   const auto* const from =
       reinterpret_cast<const Bits<T, kWidth>*>(tensor + static_cast<std::int64_t>(row) * n) + first;
 #pragma unroll
   for (int v = 0; v < kChunkVectors<kWidth>; ++v) {
-    if (v < valid) held[v] = __ldcs(from + v * blockDim.x);
+    if (v < valid) loaded[v] = __ldcs(from + v * blockDim.x);
   }
 }
 

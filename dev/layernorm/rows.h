@@ -51,10 +51,10 @@ __device__ __forceinline__ Moments moments_about(float pivot, const auto& vector
     for (int v = 0; v < kVectors; ++v) {
       float values[kWidth];
       to_floats<T, kWidth>(vector_at(v), values);
-      float of_vector = 0;
+      float vector_sum = 0;
 #pragma unroll
-      for (int i = 0; i < kWidth; ++i) of_vector += term(values[i] - pivot);
-      if (v < valid) sum += of_vector;
+      for (int i = 0; i < kWidth; ++i) vector_sum += term(values[i] - pivot);
+      if (v < valid) sum += vector_sum;
     }
     return sum;
   };
@@ -67,24 +67,24 @@ __device__ __forceinline__ Moments moments_about(float pivot, const auto& vector
 }
 
 template <class T, int kWidth, int kVectors>
-__device__ __forceinline__ Moments moments_about(float pivot, const Bits<T, kWidth> (&held)[kVectors], int valid) {
+__device__ __forceinline__ Moments moments_about(float pivot, const Bits<T, kWidth> (&x_vectors)[kVectors], int valid) {
   return moments_about<T, kWidth, kVectors>(
-      pivot, [&](int v) { return held[v]; }, valid);
+      pivot, [&](int v) { return x_vectors[v]; }, valid);
 }
 
-// Load a thread's vectors of a row, every step-th from `first`, and return their sum. `held` has zeros from `valid` on.
+// Load a thread's vectors of a row, every step-th from `first`, and return their sum. `x_vectors` has zeros from `valid` on.
 template <int kWidth, int kVectors, class T>
 __device__ __forceinline__ float load_and_sum(const T* x, int first, int step, int valid,
-                                              Bits<T, kWidth> (&held)[kVectors]) {
+                                              Bits<T, kWidth> (&x_vectors)[kVectors]) {
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
-    if (v < valid) held[v] = load_wide<kWidth>(x, first + v * step);
+    if (v < valid) x_vectors[v] = load_wide<kWidth>(x, first + v * step);
   }
   float sum = 0;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
     float values[kWidth];
-    to_floats<T>(held[v], values);
+    to_floats<T>(x_vectors[v], values);
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) sum += values[i];
   }
@@ -93,12 +93,12 @@ __device__ __forceinline__ float load_and_sum(const T* x, int first, int step, i
 
 // Returns the sums of x - pivot and of its square over the first `valid` vectors.
 template <class T, int kWidth, int kVectors>
-__device__ __forceinline__ float2 distances(float pivot, const Bits<T, kWidth> (&held)[kVectors], int valid) {
+__device__ __forceinline__ float2 distances(float pivot, const Bits<T, kWidth> (&x_vectors)[kVectors], int valid) {
   float2 sums{0, 0};
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
     float values[kWidth];
-    to_floats<T>(held[v], values);
+    to_floats<T>(x_vectors[v], values);
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
       const float distance = v < valid ? values[i] - pivot : 0.0f;
@@ -116,17 +116,17 @@ __device__ __forceinline__ int count_from(int first, int step, int vectors) {
 
 // Merge the moments of all kThreads threads of a block; every thread gets the result. At most one call in a kernel.
 template <int kThreads>
-__device__ __forceinline__ Moments merge_block(Moments own) {
+__device__ __forceinline__ Moments merge_block(Moments local) {
   constexpr int kWarps = kThreads / 32;
-  LADDER_SHARED(Moments, of_warp, [kWarps]);
+  LADDER_SHARED(Moments, warp_moments, [kWarps]);
   const int lane = threadIdx.x % 32;
-  own = merge_warp(own);
-  if (lane == 0) of_warp[threadIdx.x / 32] = own;
+  local = merge_warp(local);
+  if (lane == 0) warp_moments[threadIdx.x / 32] = local;
   __syncthreads();
-  own = merge_warp(lane < kWarps ? of_warp[lane] : Moments{});
-  return {.count = __shfl_sync(~0u, own.count, 0),
-          .mean = __shfl_sync(~0u, own.mean, 0),
-          .m2 = __shfl_sync(~0u, own.m2, 0)};
+  local = merge_warp(lane < kWarps ? warp_moments[lane] : Moments{});
+  return {.count = __shfl_sync(~0u, local.count, 0),
+          .mean = __shfl_sync(~0u, local.mean, 0),
+          .m2 = __shfl_sync(~0u, local.m2, 0)};
 }
 
 __device__ __forceinline__ Normaliser normaliser_of(const Problem& p, float pivot, const Moments& row) {

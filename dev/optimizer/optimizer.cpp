@@ -82,14 +82,14 @@ Problem Problem::parse(std::string_view text) {
 }
 
 std::vector<std::int64_t> Problem::tensor_begins() const {
-  const auto share = [](int i) { return 1.0 + (static_cast<std::uint32_t>(i) * 2654435761u >> 22); };
-  double all = 0;
-  for (int i = 0; i < tensors; ++i) all += share(i);
+  const auto relative_size = [](int i) { return 1.0 + (static_cast<std::uint32_t>(i) * 2654435761u >> 22); };
+  double total = 0;
+  for (int i = 0; i < tensors; ++i) total += relative_size(i);
   std::vector<std::int64_t> begins;
   double before = 0;
   for (int i = 0; i < tensors; ++i) {
-    begins.push_back(i + static_cast<std::int64_t>(static_cast<double>(p - tensors) * (before / all)));
-    before += share(i);
+    begins.push_back(i + static_cast<std::int64_t>(static_cast<double>(p - tensors) * (before / total)));
+    before += relative_size(i);
   }
   begins.push_back(p);
   return begins;

@@ -38,13 +38,13 @@ struct State {
   float p, m, v, ema;
 };
 
-__device__ __forceinline__ State updated(const Scalars& s, State at, float gradient) {
+__device__ __forceinline__ State updated(const Scalars& s, State state, float gradient) {
   const float g = s.scale * gradient;
-  at.m += s.one_minus_beta1 * (g - at.m);
-  at.v += s.one_minus_beta2 * (g * g - at.v);
-  at.p = s.decay * at.p - s.step_size * at.m / (s.root_factor * sqrtf(at.v) + s.eps);
-  at.ema += s.one_minus_ema_rate * (at.p - at.ema);
-  return at;
+  state.m += s.one_minus_beta1 * (g - state.m);
+  state.v += s.one_minus_beta2 * (g * g - state.v);
+  state.p = s.decay * state.p - s.step_size * state.m / (s.root_factor * sqrtf(state.v) + s.eps);
+  state.ema += s.one_minus_ema_rate * (state.p - state.ema);
+  return state;
 }
 
 // Gradient of parameter i: in d for the first `mixed` parameters, in g for the others.

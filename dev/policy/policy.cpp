@@ -83,8 +83,8 @@ void fill_film(const Problem& p, const Network& network, HostTensors& inputs) {
 }
 
 // A row in the middle of a sampler of few steps, where the network's answer counts as much as x and the noise.
-diffusion::Step typical_row(const Problem& p) {
-  diffusion::Step row{.x_scale = 1.0f, .pred_scale = 0.6f, .x0_scale = 1.25f, .clip = 2.0f};
+diffusion::StepCoefficients typical_row(const Problem& p) {
+  diffusion::StepCoefficients row{.x_scale = 1.0f, .pred_scale = 0.6f, .x0_scale = 1.25f, .clip = 2.0f};
   row.x0_weight = 0.6f;
   row.x_weight = p.ddim ? 0.0f : 0.4f;
   row.pred_weight = p.ddim ? 0.5f : 0.0f;
@@ -185,7 +185,7 @@ Step::Tensors Step::bind(const Pointers& at) {
           .vectors = at.get<const float>("vectors"),
           .film_table = at.get<const float>("film_table"),
           .film = at.get<const float>("film"),
-          .table = at.get<const diffusion::Step>("table"),
+          .table = at.get<const diffusion::StepCoefficients>("table"),
           .step = at.get<const std::int32_t>("step"),
           .noise = at.get<const float>("noise"),
           .x = at.get<float>("x")};
@@ -219,7 +219,7 @@ void Step::derive(const Problem& p, HostTensors& inputs) {
   // Each coefficient is a little off by what was drawn for it, so that no two rows are the same; one that is off by as little
   // already stays.
   constexpr double kApart = 1.0 / 16;
-  const diffusion::Step row = typical_row(p);
+  const diffusion::StepCoefficients row = typical_row(p);
   const auto* const columns = reinterpret_cast<const float*>(&row);
   std::vector<float>& table = inputs["table"];
   for (std::size_t i = 0; i < table.size(); ++i) {
@@ -227,7 +227,7 @@ void Step::derive(const Problem& p, HostTensors& inputs) {
     if (std::abs(table[i] - column) <= kApart * std::abs(column)) continue;
     table[i] = column * static_cast<float>(1 + kApart * std::tanh(table[i]));
   }
-  reinterpret_cast<diffusion::Step*>(table.data())[p.steps - 1].sigma = 0;
+  reinterpret_cast<diffusion::StepCoefficients*>(table.data())[p.steps - 1].sigma = 0;
 }
 
 }  // namespace ladder::policy

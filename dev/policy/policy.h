@@ -66,14 +66,14 @@ struct Step {
   using Problem = policy::Problem;
 
   struct Tensors {
-    const void* weights;           // [weights] dtype, of all convolutions
-    const float* vectors;          // [vectors]: biases, gammas, betas
-    const float* film_table;       // [steps, film_row]
-    const float* film;             // [n, film_row]
-    const diffusion::Step* table;  // [steps]
-    const std::int32_t* step;      // [1]
-    const float* noise;            // [n, l, d]
-    float* x;                      // [n, l, d], in place
+    const void* weights;                       // [weights] dtype, of all convolutions
+    const float* vectors;                      // [vectors]: biases, gammas, betas
+    const float* film_table;                   // [steps, film_row]
+    const float* film;                         // [n, film_row]
+    const diffusion::StepCoefficients* table;  // [steps]
+    const std::int32_t* step;                  // [1]
+    const float* noise;                        // [n, l, d]
+    float* x;                                  // [n, l, d], in place
   };
 
   static std::vector<TensorSpec> tensors(const Problem& p);

@@ -51,16 +51,16 @@ __device__ __forceinline__ MaxSum merge_lanes(const MaxSum& part) {
 
 // Merge `count` parts in memory, by a full warp. All warps that do so get the same bits.
 __device__ __forceinline__ MaxSum merge_parts(const MaxSum* parts, int count) {
-  MaxSum mine = kNothing;
-  for (int i = threadIdx.x % 32; i < count; i += 32) mine = merged(mine, parts[i]);
-  return merge_lanes(mine);
+  MaxSum lane_part = kNothing;
+  for (int i = threadIdx.x % 32; i < count; i += 32) lane_part = merged(lane_part, parts[i]);
+  return merge_lanes(lane_part);
 }
 
 // Merge the parts of all threads of a block; all of them call. `parts` has room for one part per warp in shared memory.
 // Two such calls on the same room need a barrier in between.
 __device__ __forceinline__ MaxSum merge_block(const MaxSum& part, MaxSum* parts) {
-  const MaxSum of_warp = merge_lanes(part);
-  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = of_warp;
+  const MaxSum warp_part = merge_lanes(part);
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = warp_part;
   __syncthreads();
   return merge_parts(parts, static_cast<int>(blockDim.x) / 32);
 }

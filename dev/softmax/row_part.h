@@ -19,21 +19,21 @@ __device__ __forceinline__ int first_vector(int warp) {
 template <class T, int kWidth, bool kOnce = true, int kValues>
 __device__ __forceinline__ void load_part(const T* row, int first, int vectors, float masked,
                                           float (&values)[kValues]) {
-  constexpr int kHeld = kValues / kWidth;
+  constexpr int kVectors = kValues / kWidth;
   const auto* const from = reinterpret_cast<const Bits<T, kWidth>*>(row) + first;
   float vector[kWidth];
 #pragma unroll
   for (float& value : vector) value = masked;
   const Bits<T, kWidth> masked_bits = from_floats<T, kWidth>(vector);
-  Bits<T, kWidth> held[kHeld];
+  Bits<T, kWidth> loaded[kVectors];
 #pragma unroll
-  for (int i = 0; i < kHeld; ++i) {
-    held[i] = masked_bits;
-    if (first + 32 * i < vectors) held[i] = kOnce ? __ldcs(from + 32 * i) : from[32 * i];
+  for (int i = 0; i < kVectors; ++i) {
+    loaded[i] = masked_bits;
+    if (first + 32 * i < vectors) loaded[i] = kOnce ? __ldcs(from + 32 * i) : from[32 * i];
   }
 #pragma unroll
-  for (int i = 0; i < kHeld; ++i) {
-    to_floats<T, kWidth>(held[i], vector);
+  for (int i = 0; i < kVectors; ++i) {
+    to_floats<T, kWidth>(loaded[i], vector);
 #pragma unroll
     for (int v = 0; v < kWidth; ++v) values[i * kWidth + v] = vector[v];
   }

@@ -106,7 +106,8 @@ TEST_P(Answers, HaveNoiseThatNoOtherAnswerHas) {
   for (int shown = -1; shown < 3; ++shown) {
     SamplingSchedule table = steps(file_);
     for (int i = 0; i < 3; ++i) {
-      table.rows[i] = i == shown ? diffusion::Step{.clip = 1, .sigma = 1} : diffusion::Step{.clip = 1, .x_weight = 1};
+      table.rows[i] = i == shown ? diffusion::StepCoefficients{.clip = 1, .sigma = 1}
+                                 : diffusion::StepCoefficients{.clip = 1, .x_weight = 1};
     }
     Policy policy({}, file_, table, promotions_);
     for (int number = 0; number < 4; ++number) {

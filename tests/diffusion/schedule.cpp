@@ -60,7 +60,7 @@ TEST(Schedule, PosteriorVariance) {
   }
   // A step's sigma is the root of the posterior variance if the table has all kTimesteps steps.
   const SchedulerConfig config{.in_double = true};
-  const std::vector<Step> table = scheduler_table(config, scheduler_timesteps(config, kTimesteps));
+  const std::vector<StepCoefficients> table = scheduler_table(config, scheduler_timesteps(config, kTimesteps));
   for (const int t : {1, 10, 999}) {
     EXPECT_NEAR(table[kTimesteps - 1 - t].sigma, std::sqrt(schedule.posterior_variance(t)), 1e-7);
   }
@@ -80,7 +80,7 @@ TEST(Timesteps, EqualDiffusers) {
 
 // The step that a kernel computes from the table's fp32 coefficients, in double or fp32.
 template <class Real>
-Real stepped(const Step& s, Real x, Real eps, Real noise) {
+Real stepped(const StepCoefficients& s, Real x, Real eps, Real noise) {
   const Real clip = s.clip;
   const Real x0 = std::clamp((s.x_scale * x - s.pred_scale * eps) * s.x0_scale, -clip, clip);
   return s.x0_weight * x0 + s.x_weight * x + s.pred_weight * eps + s.sigma * noise;
@@ -88,7 +88,7 @@ Real stepped(const Step& s, Real x, Real eps, Real noise) {
 
 void expect_steps(const Json& known, const SchedulerConfig& config) {
   const Json& constants = golden();
-  const Step step = scheduler_table(config, scheduler_timesteps(config, known["steps"])).at(known["index"]);
+  const StepCoefficients step = scheduler_table(config, scheduler_timesteps(config, known["steps"])).at(known["index"]);
   for (std::size_t i = 0; i < constants["x"].size(); ++i) {
     const double x = constants["x"][i];
     const double eps = constants["eps"][i];

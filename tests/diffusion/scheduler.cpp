@@ -38,12 +38,12 @@ SchedulerConfig config_of(const Json& known) {
 }
 
 template <class P>
-Case case_of_rows(const std::vector<Step>& table, bool with_noise) {
+Case case_of_rows(const std::vector<StepCoefficients>& table, bool with_noise) {
   const Problem p{.w = 4, .steps = static_cast<int>(table.size()), .eta = with_noise ? 1 : 0};
   return pass_of<P>().parse(p.str());
 }
 
-HostTensors inputs_of(const Case& c, const std::vector<Step>& table) {
+HostTensors inputs_of(const Case& c, const std::vector<StepCoefficients>& table) {
   HostTensors inputs = fill(c, Pattern::normal, 1);
   for (const char* name : {"x", "pred", "noise"}) {
     if (inputs.find(name)) inputs[name] = golden()[name].get<std::vector<float>>();
@@ -75,13 +75,14 @@ std::vector<float> stepped(const Version& v, const Case& c, HostTensors inputs) 
 // to the result. Each difference is reduced by diffusers' own cancellation error: its direction is sqrt(1 - next -
 // sigma^2), and a sigma off by one unit in the last place moves the direction by sigma^2 / direction of such units.
 // diffusers' square roots on a CPU are MKL's, a fifth of which are off by one unit.
-double largest_difference(const std::vector<float>& after, const Json& known, const std::vector<Step>& table) {
+double largest_difference(const std::vector<float>& after, const Json& known,
+                          const std::vector<StepCoefficients>& table) {
   const auto expected = known["x"].get<std::vector<double>>();
   if (after.size() != expected.size()) return std::numeric_limits<double>::infinity();
   const std::size_t inputs = golden()["x"].size();
   double largest = 0;
   for (std::size_t i = 0; i < after.size(); ++i) {
-    const Step& s = table.at(i / inputs);
+    const StepCoefficients& s = table.at(i / inputs);
     const double size = std::isinf(s.clip) ? std::max(1.0, std::abs(expected[i])) : 1.0;
     const double undetermined = s.pred_weight > 0 ? std::pow(s.sigma, 2) / s.pred_weight * 0x1p-23 : 0.0;
     const double difference = std::abs(after[i] - expected[i]) / size - undetermined;
@@ -99,7 +100,7 @@ TEST(Scheduler, EveryVersionsStepsEqualDiffusers) {
     const std::string of =
         fmt::format("{} eta {} clipped eps {}", known["config"].dump(), config.eta, config.clipped_eps);
     ASSERT_EQ(scheduler_timesteps(config, static_cast<int>(timesteps.size())), timesteps) << of;
-    const std::vector<Step> table = scheduler_table(config, timesteps);
+    const std::vector<StepCoefficients> table = scheduler_table(config, timesteps);
     const bool is_ddpm = config.kind == SchedulerKind::ddpm;
     const Case c = is_ddpm ? case_of_rows<DdpmStep>(table, true) : case_of_rows<DdimStep>(table, config.eta > 0);
     for (const Version* v : versions_of(*c.pass)) {
@@ -117,12 +118,12 @@ TEST(Scheduler, EveryVersionsStepsEqualDiffusers) {
 TEST(Scheduler, TheComparisonFindsWrongRows) {
   const Json& known = golden()["cases"][0];
   const std::vector<int> timesteps = scheduler_timesteps(config_of(known), 100);
-  const std::vector<Step> right = scheduler_table(config_of(known), timesteps);
+  const std::vector<StepCoefficients> right = scheduler_table(config_of(known), timesteps);
   const auto x = golden()["x"].get<std::vector<float>>(), pred = golden()["pred"].get<std::vector<float>>(),
              noise = golden()["noise"].get<std::vector<float>>();
-  const auto difference = [&](const std::vector<Step>& table, bool scaled_before) {
+  const auto difference = [&](const std::vector<StepCoefficients>& table, bool scaled_before) {
     std::vector<float> after;
-    for (const Step& s : table) {
+    for (const StepCoefficients& s : table) {
       for (std::size_t i = 0; i < x.size(); ++i) {
         const float before = s.x0_scale * s.x_scale * x[i] - s.x0_scale * s.pred_scale * pred[i];
         const float x0 = scaled_before ? before : (s.x_scale * x[i] - s.pred_scale * pred[i]) * s.x0_scale;
@@ -133,7 +134,7 @@ TEST(Scheduler, TheComparisonFindsWrongRows) {
   };
   EXPECT_LE(difference(right, false), 1e-6);
   EXPECT_GT(difference(right, true), 1e-6);
-  std::vector<Step> wrong = right;
+  std::vector<StepCoefficients> wrong = right;
   wrong.back().sigma = 0.01f;
   EXPECT_GT(difference(wrong, false), 1e-3);
   SchedulerConfig in_double = config_of(known);
@@ -164,7 +165,7 @@ TEST(Scheduler, TimestepsEqualDiffusers) {
 TEST(Scheduler, NanStaysNan) {
   if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
   const SchedulerConfig config{};
-  const std::vector<Step> table = scheduler_table(config, scheduler_timesteps(config, 4));
+  const std::vector<StepCoefficients> table = scheduler_table(config, scheduler_timesteps(config, 4));
   const Case c = case_of_rows<DdpmStep>(table, true);
   for (const Version* v : versions_of(*c.pass)) {
     HostTensors inputs = inputs_of(c, table);
@@ -250,7 +251,7 @@ TEST(Scheduler, BadStepsAreRefused) {
   }
   // Rounding may make the square of the direction negative at eta 1: one step from noise alone.
   config = {.kind = SchedulerKind::ddim, .beta_schedule = Betas::cosine, .eta = 1};
-  for (const Step& step : scheduler_table(config, {999, 499})) EXPECT_TRUE(std::isfinite(step.pred_weight));
+  for (const StepCoefficients& step : scheduler_table(config, {999, 499})) EXPECT_TRUE(std::isfinite(step.pred_weight));
 }
 
 }  // namespace

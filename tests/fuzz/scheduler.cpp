@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const SchedulerConfig config = SchedulerConfig::from_json({reinterpret_cast<const char*>(data), size});
     const int steps = std::min(config.num_train_timesteps, 20);
     if (config.num_train_timesteps > 2000) return 0;  // a table takes long
-    for (const Step& step : scheduler_table(config, scheduler_timesteps(config, steps))) {
+    for (const StepCoefficients& step : scheduler_table(config, scheduler_timesteps(config, steps))) {
       if (std::isnan(step.x0_weight) || std::isnan(step.sigma)) std::abort();
     }
   } catch (const ladder::UsageError&) {

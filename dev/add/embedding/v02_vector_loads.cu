@@ -12,7 +12,7 @@ namespace ladder::add {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kEach = 4;  // vectors of a thread
+constexpr int kVectorsPerThread = 4;
 
 template <int kWidth>
 __device__ __forceinline__ void load_terms(const float* e, float (&terms)[kWidth]) {
@@ -29,17 +29,17 @@ __device__ __forceinline__ void load_terms(const float* e, float (&terms)[kWidth
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     add_embedding_v02_kernel(unsigned columns, unsigned image, const T* x, const float* e, unsigned row, T* y) {
-  const unsigned first = blockIdx.x * (kThreads * kEach) + threadIdx.x;  // in the image
+  const unsigned first = blockIdx.x * (kThreads * kVectorsPerThread) + threadIdx.x;  // in the image
   const unsigned begin = blockIdx.y * image;
   ptx::grid_dependency_wait();
-  Bits<T, kWidth> loaded[kEach];
+  Bits<T, kWidth> loaded[kVectorsPerThread];
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
+  for (int i = 0; i < kVectorsPerThread; ++i) {
     if (first + i * kThreads < image) loaded[i] = load_wide<kWidth>(x, begin + first + i * kThreads);
   }
   ptx::grid_dependency_launch();
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
+  for (int i = 0; i < kVectorsPerThread; ++i) {
     const unsigned index = first + i * kThreads;
     if (index >= image) break;
     float sum[kWidth];
@@ -57,7 +57,7 @@ void launch(const Problem& p, const Embedding::Tensors& t, void*, Stream stream)
     using T = decltype(element);
     const int columns = p.c / width;
     const int image = columns * p.pixels();
-    const dim3 grid(stream_blocks(image, kThreads, kEach), static_cast<unsigned>(p.n));
+    const dim3 grid(stream_blocks(image, kThreads, kVectorsPerThread), static_cast<unsigned>(p.n));
     ladder::launch(add_embedding_v02_kernel<T, width>, {.grid = grid, .block = kThreads, .overlaps_previous = true},
                    stream, columns, image, static_cast<const T*>(t.x), t.e + p.first, p.row(), static_cast<T*>(t.y));
   });

@@ -11,23 +11,23 @@ namespace ladder::add {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kEach = 2;  // vectors of a thread
+constexpr int kVectorsPerThread = 2;
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads) add_residual_v02_kernel(unsigned count, const T* a, const T* b, T* y) {
-  const unsigned first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
+  const unsigned first = blockIdx.x * (kThreads * kVectorsPerThread) + threadIdx.x;
   ptx::grid_dependency_wait();
-  Bits<T, kWidth> a_loaded[kEach];
-  Bits<T, kWidth> b_loaded[kEach];
+  Bits<T, kWidth> a_loaded[kVectorsPerThread];
+  Bits<T, kWidth> b_loaded[kVectorsPerThread];
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
+  for (int i = 0; i < kVectorsPerThread; ++i) {
     if (first + i * kThreads >= count) break;
     a_loaded[i] = load_wide<kWidth>(a, first + i * kThreads);
     b_loaded[i] = load_wide<kWidth>(b, first + i * kThreads);
   }
   ptx::grid_dependency_launch();
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
+  for (int i = 0; i < kVectorsPerThread; ++i) {
     if (first + i * kThreads >= count) break;
     float sum[kWidth];
     float term[kWidth];
@@ -43,9 +43,10 @@ void launch(const Problem& p, const Residual::Tensors& t, void*, Stream stream) 
   dispatch_width(p.dtype, whole_vectors(p.elements(), p.dtype), [&](auto element, auto width) {
     using T = decltype(element);
     const std::int64_t count = p.elements() / width;
-    ladder::launch(add_residual_v02_kernel<T, width>,
-                   {.grid = stream_blocks(count, kThreads, kEach), .block = kThreads, .overlaps_previous = true},
-                   stream, count, static_cast<const T*>(t.a), static_cast<const T*>(t.b), static_cast<T*>(t.y));
+    ladder::launch(
+        add_residual_v02_kernel<T, width>,
+        {.grid = stream_blocks(count, kThreads, kVectorsPerThread), .block = kThreads, .overlaps_previous = true},
+        stream, count, static_cast<const T*>(t.a), static_cast<const T*>(t.b), static_cast<T*>(t.y));
   });
 }
 

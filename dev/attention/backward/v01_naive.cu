@@ -25,38 +25,38 @@ __global__ void attention_backward_v01_kernel(Sizes p, float scale, typename Vie
                                               typename View::template Qkv<T> dqkv) {
   LADDER_SHARED(float, probabilities, [kMaxTokens]);
   LADDER_SHARED(float, ds, [kMaxTokens]);
-  const int own = blockIdx.x % p.t;
+  const int token = blockIdx.x % p.t;
   const int head = blockIdx.x / p.t % p.heads;
   const int image = blockIdx.x / p.t / p.heads;
   const auto parts = View::parts(qkv, p, p.d, image, head);
   const T* const q = parts.q();
   const T* const k = parts.k();
   const T* const v = parts.v();
-  const Rows<const T> o_head = Legacy::rows(o, p, p.d, image, head);
-  const Rows<const T> d_o_head = View::rows(d_o, p, p.d, image, head);
+  const HeadRows<const T> o_head = Legacy::rows(o, p, p.d, image, head);
+  const HeadRows<const T> d_o_head = View::rows(d_o, p, p.d, image, head);
   const auto gradients = View::parts(dqkv, p, p.d, image, head);
   lse += (image * p.heads + head) * p.t;
 
   // p and ds of query i and key j.
-  const auto make = [&](int i, int j, int at) {
+  const auto make = [&](int i, int j, int slot) {
     const T* const d_o_row = d_o_head.row(i);
-    probabilities[at] = expf(scale * dot(q + i * parts.q_pitch(), k + j * parts.k_pitch(), p.d) - lse[i]);
+    probabilities[slot] = expf(scale * dot(q + i * parts.q_pitch(), k + j * parts.k_pitch(), p.d) - lse[i]);
     const float delta = dot(d_o_row, o_head.row(i), p.d);
-    ds[at] = probabilities[at] * (dot(d_o_row, v + j * parts.v_pitch(), p.d) - delta);
+    ds[slot] = probabilities[slot] * (dot(d_o_row, v + j * parts.v_pitch(), p.d) - delta);
   };
 
   // This token as a query: one thread per key, then one thread per channel.
-  for (int j = threadIdx.x; j < p.t; j += kThreads) make(own, j, j);
+  for (int j = threadIdx.x; j < p.t; j += kThreads) make(token, j, j);
   __syncthreads();
   for (int x = threadIdx.x; x < p.d; x += kThreads) {
     float dq = 0;
     for (int j = 0; j < p.t; ++j) dq += ds[j] * to_float(k[j * parts.k_pitch() + x]);
-    gradients.q()[own * gradients.q_pitch() + x] = from_float<T>(scale * dq);
+    gradients.q()[token * gradients.q_pitch() + x] = from_float<T>(scale * dq);
   }
   __syncthreads();
 
   // This token as a key: one thread per query, then one thread per channel.
-  for (int i = threadIdx.x; i < p.t; i += kThreads) make(i, own, i);
+  for (int i = threadIdx.x; i < p.t; i += kThreads) make(i, token, i);
   __syncthreads();
   for (int x = threadIdx.x; x < p.d; x += kThreads) {
     float dk = 0;
@@ -65,8 +65,8 @@ __global__ void attention_backward_v01_kernel(Sizes p, float scale, typename Vie
       dk += ds[i] * to_float(q[i * parts.q_pitch() + x]);
       dv += probabilities[i] * to_float(d_o_head.row(i)[x]);
     }
-    gradients.k(own)[x] = from_float<T>(scale * dk);
-    gradients.v(own)[x] = from_float<T>(dv);
+    gradients.k(token)[x] = from_float<T>(scale * dk);
+    gradients.v(token)[x] = from_float<T>(dv);
   }
 }
 

@@ -11,22 +11,23 @@
 namespace ladder::attention {
 namespace {
 
-constexpr int kOwn = 64;    // tokens of a block
-constexpr int kOther = 32;  // tokens of a step
-constexpr int kRows = 4;    // thread (ty, tx) has own tokens 4 ty + r and others tx + 16 c
-constexpr int kColumns = kOther / 16;
-constexpr int kPitchP = kOther + 4;
-static_assert(kTileThreads == kOwn / kRows * 16);
+constexpr int kBlockTokens = 64;  // tokens of a block
+constexpr int kStepTokens = 32;   // tokens of a step
+constexpr int kRows = 4;          // thread (ty, tx) has tokens 4 ty + r of the block and tx + 16 c of the step
+constexpr int kColumns = kStepTokens / 16;
+constexpr int kPitchP = kStepTokens + 4;
+static_assert(kTileThreads == kBlockTokens / kRows * 16);
 
 template <int kD>
-constexpr std::size_t kSmemBytes = (2 * (kOwn + kOther) * kTilePitch<kD> + 2 * kOwn * kPitchP + 2 * (kOwn + kOther)) *
+constexpr std::size_t kSmemBytes = (2 * (kBlockTokens + kStepTokens) * kTilePitch<kD> + 2 * kBlockTokens * kPitchP +
+                                    2 * (kBlockTokens + kStepTokens)) *
                                    sizeof(float);
 
-// to[row][x] += row `row` of factors, kOther of them, times channel x of the others' rows.
+// to[row][x] += row `row` of factors, kStepTokens of them, times channel x of the others' rows.
 template <int kD, int kChannels>
 __device__ __forceinline__ void add_product(float (&to)[kRows][kChannels], const float* factors, const float* others) {
   constexpr int kPitch = kTilePitch<kD>;
-  for (int j = 0; j < kOther; j += 4) {
+  for (int j = 0; j < kStepTokens; j += 4) {
     float4 f[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) f[r] = *reinterpret_cast<const float4*>(factors + r * kPitchP + j);
@@ -46,18 +47,18 @@ __device__ __forceinline__ void add_product(float (&to)[kRows][kChannels], const
 // the other way round. s = first.first', dp = second.second'.
 template <class T, int kD, bool kKeys>
 __device__ __forceinline__ void work(const Sizes& p, float scale, const T* qkv, const T* o, const float* lse,
-                                     const T* d_o, T* dqkv, int own0) {
+                                     const T* d_o, T* dqkv, int block_token0) {
   constexpr int kPitch = kTilePitch<kD>;
   constexpr int kChannels = kD / 16;
   LADDER_DYN_SMEM(smem);
-  float* const own_first = reinterpret_cast<float*>(smem);
-  float* const own_second = own_first + kOwn * kPitch;
-  float* const first = own_second + kOwn * kPitch;
-  float* const second = first + kOther * kPitch;
-  float* const ps = second + kOther * kPitch;  // [own][other]
-  float* const ds = ps + kOwn * kPitchP;       // [own][other]
-  float* const lses = ds + kOwn * kPitchP;     // of the queries, own or others
-  float* const deltas = lses + kOwn + kOther;
+  float* const block_first = reinterpret_cast<float*>(smem);
+  float* const block_second = block_first + kBlockTokens * kPitch;
+  float* const first = block_second + kBlockTokens * kPitch;
+  float* const second = first + kStepTokens * kPitch;
+  float* const ps = second + kStepTokens * kPitch;  // [block_token][step_token]
+  float* const ds = ps + kBlockTokens * kPitchP;    // [block_token][step_token]
+  float* const lses = ds + kBlockTokens * kPitchP;  // of the queries, the block's or the step's
+  float* const deltas = lses + kBlockTokens + kStepTokens;
 
   const int head = blockIdx.y;
   const int image = blockIdx.z;
@@ -90,37 +91,38 @@ __device__ __forceinline__ void work(const Sizes& p, float scale, const T* qkv, 
   };
 
   if constexpr (kKeys) {
-    load_keys.template operator()<kOwn>(own_first, own_second, own0);
+    load_keys.template operator()<kBlockTokens>(block_first, block_second, block_token0);
   } else {
-    load_queries.template operator()<kOwn>(own_first, own_second, own0);
+    load_queries.template operator()<kBlockTokens>(block_first, block_second, block_token0);
   }
   float from_ds[kRows][kChannels] = {};  // dk or dq
   float from_p[kRows][kChannels] = {};   // dv
 
-  for (int other0 = 0; other0 < p.t; other0 += kOther) {
+  for (int step_token0 = 0; step_token0 < p.t; step_token0 += kStepTokens) {
     __syncthreads();  // all have left the last tile
     if constexpr (kKeys) {
-      load_queries.template operator()<kOther>(first, second, other0);
+      load_queries.template operator()<kStepTokens>(first, second, step_token0);
     } else {
-      load_keys.template operator()<kOther>(first, second, other0);
+      load_keys.template operator()<kStepTokens>(first, second, step_token0);
     }
     __syncthreads();
 
     float s[kRows][kColumns];
     float dp[kRows][kColumns];
-    tile_product<kD, kRows, kColumns>(s, own_first + ty * kRows * kPitch, kPitch, first + tx * kPitch, 16 * kPitch);
-    tile_product<kD, kRows, kColumns>(dp, own_second + ty * kRows * kPitch, kPitch, second + tx * kPitch, 16 * kPitch);
+    tile_product<kD, kRows, kColumns>(s, block_first + ty * kRows * kPitch, kPitch, first + tx * kPitch, 16 * kPitch);
+    tile_product<kD, kRows, kColumns>(dp, block_second + ty * kRows * kPitch, kPitch, second + tx * kPitch,
+                                      16 * kPitch);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) {
-        const int own = ty * kRows + r;
-        const int other = tx + 16 * c;
-        const int query = kKeys ? other : own;
-        const bool inside = other0 + other < p.t && own0 + own < p.t;
+        const int block_token = ty * kRows + r;
+        const int step_token = tx + 16 * c;
+        const int query = kKeys ? step_token : block_token;
+        const bool inside = step_token0 + step_token < p.t && block_token0 + block_token < p.t;
         const float probability = inside ? expf(scale * s[r][c] - lses[query]) : 0.0f;
-        ps[own * kPitchP + other] = probability;
-        ds[own * kPitchP + other] = probability * (dp[r][c] - deltas[query]);
+        ps[block_token * kPitchP + step_token] = probability;
+        ds[block_token * kPitchP + step_token] = probability * (dp[r][c] - deltas[query]);
       }
     }
     __syncwarp();  // rows of p and ds stay within a half-warp
@@ -131,7 +133,7 @@ __device__ __forceinline__ void work(const Sizes& p, float scale, const T* qkv, 
 
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
-    const int token = own0 + ty * kRows + r;
+    const int token = block_token0 + ty * kRows + r;
     if (token >= p.t) continue;
     T* const out = dqkv + (image * p.t + token) * pitch + head * 3 * kD + tx * kChannels;
 #pragma unroll
@@ -147,19 +149,19 @@ __global__ void __launch_bounds__(kTileThreads)
     attention_backward_v02_kernel(Sizes p, float scale, const T* qkv, const T* o, const float* lse, const T* d_o,
                                   T* dqkv) {
   // Blocks of keys, which have more to do, come first.
-  const int tiles = ceil_div(p.t, kOwn);
+  const int tiles = ceil_div(p.t, kBlockTokens);
   const int tile = blockIdx.x;
   if (tile < tiles) {
-    work<T, kD, true>(p, scale, qkv, o, lse, d_o, dqkv, tile * kOwn);
+    work<T, kD, true>(p, scale, qkv, o, lse, d_o, dqkv, tile * kBlockTokens);
   } else {
-    work<T, kD, false>(p, scale, qkv, o, lse, d_o, dqkv, (tile - tiles) * kOwn);
+    work<T, kD, false>(p, scale, qkv, o, lse, d_o, dqkv, (tile - tiles) * kBlockTokens);
   }
 }
 
 void launch(const Problem& p, const Backward::Tensors& t, void*, Stream stream) {
   with_storage_type(p.dtype, [&](auto element) {
     using T = decltype(element);
-    const dim3 grid(2 * ceil_div(p.t, kOwn), p.heads, p.n);
+    const dim3 grid(2 * ceil_div(p.t, kBlockTokens), p.heads, p.n);
     const auto go = [&](auto kernel, std::size_t smem_bytes) {
       ladder::launch(kernel, {.grid = grid, .block = kTileThreads, .dynamic_smem = smem_bytes}, stream, p.sizes(),
                      scale_of(p), static_cast<const T*>(t.qkv), static_cast<const T*>(t.o), t.lse,

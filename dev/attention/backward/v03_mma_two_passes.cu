@@ -31,18 +31,18 @@ constexpr int kStageBytes = kStepTokens * 4 * kD;
 template <class T, class View>
 struct Head {  // one of one image, from its first token on
   typename View::template Parts<const T> qkv;
-  Rows<const T> o;
-  Rows<const T> d_o;
+  HeadRows<const T> o;
+  HeadRows<const T> d_o;
   const float* lse;
   typename View::template Parts<T> dqkv;
   int tokens;
 };
 
-// Gradients of the block's own tokens. kKeys: they are keys, `own_first` and `own_second` are k and v, and a tile's
-// `first` and `second` are q and d_o. Otherwise they are queries, and it is the other way round. s = own_first . first,
-// dp = own_second . second.
+// Gradients of the block's tokens. kKeys: they are keys, `block_first` and `block_second` are k and v, and a tile's
+// `first` and `second` are q and d_o. Otherwise they are queries, and it is the other way round.
+// s = block_first . first, dp = block_second . second.
 template <class T, int kD, int kTiles, bool kKeys, class View>
-__device__ __forceinline__ void work(const Head<T, View>& head, float scale, int own0) {
+__device__ __forceinline__ void work(const Head<T, View>& head, float scale, int block_token0) {
   constexpr int kRowBytes = 4 * kD;
   LADDER_DYN_SMEM(smem);  // stages times [token][first second], swizzled; then lse and delta of the queries, if kKeys
   const int num_steps = ceil_div(head.tokens, kStepTokens);
@@ -65,24 +65,24 @@ __device__ __forceinline__ void work(const Head<T, View>& head, float scale, int
 
   // This lane's tokens are row0 + 16 tile and row0 + 16 tile + 8.
   const auto first_row = [](int from) { return from + threadIdx.x / 32 * kTiles * 16 + threadIdx.x % 32 / 4; };
-  const int row0 = first_row(own0);
-  std::uint32_t own_first[kTiles][kD / 16][4];
-  std::uint32_t own_second[kTiles][kD / 16][4];
+  const int row0 = first_row(block_token0);
+  std::uint32_t block_first[kTiles][kD / 16][4];
+  std::uint32_t block_second[kTiles][kD / 16][4];
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
     const T* const first = kKeys ? head.qkv.k() : head.qkv.q();
     const T* const second = kKeys ? head.qkv.v() : head.d_o.begin();
     const int first_pitch = kKeys ? head.qkv.k_pitch() : head.qkv.q_pitch();
     const int second_pitch = kKeys ? head.qkv.v_pitch() : head.d_o.pitch;
-    load_rows<T, kD>(own_first[tile], first, first_pitch, row0 + 16 * tile, head.tokens);
-    load_rows<T, kD>(own_second[tile], second, second_pitch, row0 + 16 * tile, head.tokens);
+    load_rows<T, kD>(block_first[tile], first, first_pitch, row0 + 16 * tile, head.tokens);
+    load_rows<T, kD>(block_second[tile], second, second_pitch, row0 + 16 * tile, head.tokens);
   }
 
   // lse * log2(e) and delta of the queries: of all in shared memory (kKeys), or of the block's own in registers.
   // Out-of-range queries get lse = +inf, hence p = 0.
   float2* const queries = reinterpret_cast<float2*>(smem + min(num_steps, kStages) * kStageBytes<kD>);
-  float own_lse[kTiles][2];
-  float own_delta[kTiles][2];
+  float row_lse[kTiles][2];
+  float row_delta[kTiles][2];
   const auto statistics = [&](int i, float& lse, float& delta) {
     lse = i < head.tokens ? head.lse[i] * kLog2E : INFINITY;
     delta = i < head.tokens ? delta_of<T, kD>(head.o.row(i), head.d_o.row(i)) : 0.0f;
@@ -94,12 +94,12 @@ __device__ __forceinline__ void work(const Head<T, View>& head, float scale, int
     for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        statistics(row0 + 16 * tile + 8 * half, own_lse[tile][half], own_delta[tile][half]);
+        statistics(row0 + 16 * tile + 8 * half, row_lse[tile][half], row_delta[tile][half]);
       }
     }
   }
 
-  const float unit = scale * kLog2E;
+  const float scale_log2 = scale * kLog2E;
   float from_ds[kTiles][kD / 8][4] = {};             // dk or dq
   float from_p[kKeys ? kTiles : 1][kD / 8][4] = {};  // dv
 
@@ -107,45 +107,45 @@ __device__ __forceinline__ void work(const Head<T, View>& head, float scale, int
     ptx::cp_async_wait<kStages - 1>();
     __syncthreads();
     const unsigned char* const pairs = smem + step % kStages * kStageBytes<kD>;
-    const int left = head.tokens - step * kStepTokens;
+    const int tokens_left = head.tokens - step * kStepTokens;
 
 #pragma unroll 1
-    for (int others = 0; others < min(kStepTokens, left); others += 16) {
+    for (int step_token = 0; step_token < min(kStepTokens, tokens_left); step_token += 16) {
       float s[kTiles][2][4] = {};
       float dp[kTiles][2][4] = {};
 #pragma unroll
       for (int k = 0; k < kD / 16; ++k) {
         std::uint32_t first[4];
         std::uint32_t second[4];
-        load_columns<kRowBytes>(first, pairs, others, 2 * k);
-        load_columns<kRowBytes>(second, pairs, others, kD / 8 + 2 * k);
+        load_columns<kRowBytes>(first, pairs, step_token, 2 * k);
+        load_columns<kRowBytes>(second, pairs, step_token, kD / 8 + 2 * k);
 #pragma unroll
         for (int tile = 0; tile < kTiles; ++tile) {
-          multiply<T>(s[tile][0], s[tile][1], own_first[tile][k], first);
-          multiply<T>(dp[tile][0], dp[tile][1], own_second[tile][k], second);
+          multiply<T>(s[tile][0], s[tile][1], block_first[tile][k], first);
+          multiply<T>(dp[tile][0], dp[tile][1], block_second[tile][k], second);
         }
       }
 
       // s becomes p, dp becomes ds. Element i of eight columns is row g + 8 (i / 2), column 2t + i % 2.
 #pragma unroll
       for (int eight = 0; eight < 2; ++eight) {
-        const int column = others + 8 * eight + threadIdx.x % 4 * 2;
+        const int column = step_token + 8 * eight + threadIdx.x % 4 * 2;
         float column_lse[2];
         float column_delta[2];
         if constexpr (kKeys) {
-          const float4 two = *reinterpret_cast<const float4*>(queries + step * kStepTokens + column);
-          column_lse[0] = two.x, column_delta[0] = two.y;
-          column_lse[1] = two.z, column_delta[1] = two.w;
+          const float4 query_pair = *reinterpret_cast<const float4*>(queries + step * kStepTokens + column);
+          column_lse[0] = query_pair.x, column_delta[0] = query_pair.y;
+          column_lse[1] = query_pair.z, column_delta[1] = query_pair.w;
         }
 #pragma unroll
         for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
-            const float lse = kKeys ? column_lse[i % 2] : own_lse[tile][i / 2];
-            const float delta = kKeys ? column_delta[i % 2] : own_delta[tile][i / 2];
-            float probability = ptx::exp2_approximate(fmaf(s[tile][eight][i], unit, -lse));
+            const float lse = kKeys ? column_lse[i % 2] : row_lse[tile][i / 2];
+            const float delta = kKeys ? column_delta[i % 2] : row_delta[tile][i / 2];
+            float probability = ptx::exp2_approximate(fmaf(s[tile][eight][i], scale_log2, -lse));
             // Out-of-range keys are rows of zeros: p must be finite there.
-            if (!kKeys && column + i % 2 >= left) probability = 0;
+            if (!kKeys && column + i % 2 >= tokens_left) probability = 0;
             s[tile][eight][i] = probability;
             dp[tile][eight][i] = probability * (dp[tile][eight][i] - delta);
           }
@@ -162,14 +162,14 @@ __device__ __forceinline__ void work(const Head<T, View>& head, float scale, int
 #pragma unroll
       for (int run = 0; run < kD / 8; run += 2) {
         std::uint32_t first[4];
-        load_summands<kRowBytes>(first, pairs, others, run);
+        load_summands<kRowBytes>(first, pairs, step_token, run);
 #pragma unroll
         for (int tile = 0; tile < kTiles; ++tile) {
           multiply<T>(from_ds[tile][run], from_ds[tile][run + 1], ds[tile], first);
         }
         if constexpr (kKeys) {
           std::uint32_t second[4];
-          load_summands<kRowBytes>(second, pairs, others, kD / 8 + run);
+          load_summands<kRowBytes>(second, pairs, step_token, kD / 8 + run);
 #pragma unroll
           for (int tile = 0; tile < kTiles; ++tile) {
             multiply<T>(from_p[tile][run], from_p[tile][run + 1], probabilities[tile], second);
@@ -186,7 +186,8 @@ __device__ __forceinline__ void work(const Head<T, View>& head, float scale, int
   }
 
   ptx::grid_dependency_launch();
-  const int out_row0 = first_row(ptx::opaque(own0));  // or the output's addresses would take registers from the loop
+  const int out_row0 =
+      first_row(ptx::opaque(block_token0));  // or the output's addresses would take registers from the loop
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
@@ -203,7 +204,7 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 && kD == 32 ? 4 : 3)
     attention_backward_v03_kernel(Sizes p, float scale, typename View::template Qkv<const T> qkv, const T* o,
                                   const float* lse, typename View::template Heads<const T> d_o,
                                   typename View::template Qkv<T> dqkv) {
-  constexpr int kOwn = kWarps * kTiles * 16;
+  constexpr int kBlockTokens = kWarps * kTiles * 16;
   const int index = blockIdx.y;
   const int image = blockIdx.z;
   const Head<T, View> head = {.qkv = View::parts(qkv, p, kD, image, index).from_begin(),
@@ -213,12 +214,12 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 && kD == 32 ? 4 : 3)
                               .dqkv = View::parts(dqkv, p, kD, image, index).from_begin(),
                               .tokens = p.t};
   // Blocks of keys come first in an image's head: they do more work than blocks of queries.
-  const int tiles = ceil_div(p.t, kOwn);
+  const int tiles = ceil_div(p.t, kBlockTokens);
   const int tile = blockIdx.x;
   if (tile < tiles) {
-    work<T, kD, kTiles, true>(head, scale, tile * kOwn);
+    work<T, kD, kTiles, true>(head, scale, tile * kBlockTokens);
   } else {
-    work<T, kD, kTiles, false>(head, scale, (tile - tiles) * kOwn);
+    work<T, kD, kTiles, false>(head, scale, (tile - tiles) * kBlockTokens);
   }
 }
 

@@ -22,7 +22,7 @@ namespace {
 constexpr int kStepQueries = 64;
 
 template <class T, int kD, int kWarps_, int kTiles_>
-struct Shape {
+struct OnePassShape {
   static constexpr int kWarps = kWarps_, kTiles = kTiles_;  // a warp has kTiles times 16 keys
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kKeys = kWarps * kTiles * 16;
@@ -51,13 +51,15 @@ __global__ void __launch_bounds__(S::kThreads, kD == 64 && S::kKeys > 64 ? 1 : 2
 
   const int head = blockIdx.x;
   const int image = blockIdx.y;
-  const auto own = View::parts(qkv, p, kD, image, head);
+  const auto head_qkv = View::parts(qkv, p, kD, image, head);
   const auto gradients = View::parts(dqkv, p, kD, image, head);
-  const Rows<const T> o_rows = Legacy::rows(o, p, kD, image, head);
-  const Rows<const T> d_o_rows = View::rows(d_o, p, kD, image, head);
+  const HeadRows<const T> o_rows = Legacy::rows(o, p, kD, image, head);
+  const HeadRows<const T> d_o_rows = View::rows(d_o, p, kD, image, head);
   ptx::grid_dependency_wait();
-  copy_pairs<T, kD, S::kKeys, S::kThreads>(keys, own.k(), own.k_pitch(), own.v(), own.v_pitch(), 0, p.t);
-  copy_pairs<T, kD, S::kKeys, S::kThreads>(queries, own.q(), own.q_pitch(), d_o_rows.begin(), d_o_rows.pitch, 0, p.t);
+  copy_pairs<T, kD, S::kKeys, S::kThreads>(keys, head_qkv.k(), head_qkv.k_pitch(), head_qkv.v(), head_qkv.v_pitch(), 0,
+                                           p.t);
+  copy_pairs<T, kD, S::kKeys, S::kThreads>(queries, head_qkv.q(), head_qkv.q_pitch(), d_o_rows.begin(), d_o_rows.pitch,
+                                           0, p.t);
   ptx::cp_async_commit();
 
   // delta, one query a thread; o is loaded while the copies are in flight. Out-of-range queries: lse = +inf, p = 0.
@@ -77,7 +79,7 @@ __global__ void __launch_bounds__(S::kThreads, kD == 64 && S::kKeys > 64 ? 1 : 2
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
   const int key0 = warp * kTiles * 16;
-  const float unit = scale * kLog2E;
+  const float scale_log2 = scale * kLog2E;
   float dk[kTiles][kD / 8][4] = {};
   float dv[kTiles][kD / 8][4] = {};
 
@@ -105,12 +107,14 @@ __global__ void __launch_bounds__(S::kThreads, kD == 64 && S::kKeys > 64 ? 1 : 2
         }
 #pragma unroll
         for (int eight = 0; eight < 2; ++eight) {
-          const float4 two = *reinterpret_cast<const float4*>(statistics + step0 + query + 8 * eight + lane % 4 * 2);
+          const float4 query_pair =
+              *reinterpret_cast<const float4*>(statistics + step0 + query + 8 * eight + lane % 4 * 2);
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
-            const float probability = ptx::exp2_approximate(fmaf(s[eight][i], unit, i % 2 ? -two.z : -two.x));
+            const float probability =
+                ptx::exp2_approximate(fmaf(s[eight][i], scale_log2, i % 2 ? -query_pair.z : -query_pair.x));
             s[eight][i] = probability;
-            dp[eight][i] = probability * (dp[eight][i] - (i % 2 ? two.w : two.y));
+            dp[eight][i] = probability * (dp[eight][i] - (i % 2 ? query_pair.w : query_pair.y));
           }
         }
         as_rows<T>(probabilities[tile], s[0], s[1]);
@@ -182,7 +186,7 @@ __global__ void __launch_bounds__(S::kThreads, kD == 64 && S::kKeys > 64 ? 1 : 2
 
 template <class T, int kD, int kWarps, int kTiles, class View>
 KernelPlan<Backward> keys_plan(const Problem& p, const char* name) {
-  using S = Shape<T, kD, kWarps, kTiles>;
+  using S = OnePassShape<T, kD, kWarps, kTiles>;
   const auto bind = [p](const Backward::Tensors& t, void*) {
     return bind_launch(
         attention_backward_v04_kernel<T, kD, S, View>,

@@ -27,7 +27,7 @@ constexpr int kStepQueries = 64;
 constexpr int kMaxTokens = 256;
 
 template <int kD, int kWarps_>
-struct Shape {
+struct ClusterKeysShape {
   static constexpr int kWarps = kWarps_;
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kKeys = kWarps * 16;  // of a block
@@ -68,15 +68,16 @@ __global__ void __launch_bounds__(S::kThreads, kD == 32 ? 3 : 2)
   const int rank = blockIdx.x % ranks;
   const int head = blockIdx.x / ranks;
   const int image = blockIdx.y;
-  const auto own = View::parts(qkv, p, kD, image, head);
-  const Rows<const T> o_rows = Legacy::rows(o, p, kD, image, head);
-  const Rows<const T> d_o_rows = View::rows(d_o, p, kD, image, head);
+  const auto head_qkv = View::parts(qkv, p, kD, image, head);
+  const HeadRows<const T> o_rows = Legacy::rows(o, p, kD, image, head);
+  const HeadRows<const T> d_o_rows = View::rows(d_o, p, kD, image, head);
   const int block_key0 = rank * S::kKeys;
   ptx::grid_dependency_wait();
-  copy_pairs<T, kD, S::kKeys, S::kThreads>(keys, own.k(), own.k_pitch(), own.v(), own.v_pitch(), block_key0, p.t);
+  copy_pairs<T, kD, S::kKeys, S::kThreads>(keys, head_qkv.k(), head_qkv.k_pitch(), head_qkv.v(), head_qkv.v_pitch(),
+                                           block_key0, p.t);
   for (int query = 0; query < padded_queries; query += kStepQueries) {
-    copy_pairs<T, kD, kStepQueries, S::kThreads>(queries + query * kRowBytes, own.q(), own.q_pitch(), d_o_rows.begin(),
-                                                 d_o_rows.pitch, query, p.t);
+    copy_pairs<T, kD, kStepQueries, S::kThreads>(queries + query * kRowBytes, head_qkv.q(), head_qkv.q_pitch(),
+                                                 d_o_rows.begin(), d_o_rows.pitch, query, p.t);
   }
   ptx::cp_async_commit();
 
@@ -96,7 +97,7 @@ __global__ void __launch_bounds__(S::kThreads, kD == 32 ? 3 : 2)
   const int warp = threadIdx.x / 32;
   const int key0 = warp * 16;
   const int num_keys = min(S::kKeys, p.t - block_key0);
-  const float unit = scale * kLog2E;
+  const float scale_log2 = scale * kLog2E;
   float dk[kD / 8][4] = {};
   float dv[kD / 8][4] = {};
 
@@ -120,12 +121,14 @@ __global__ void __launch_bounds__(S::kThreads, kD == 32 ? 3 : 2)
       }
 #pragma unroll
       for (int eight = 0; eight < 2; ++eight) {
-        const float4 two = *reinterpret_cast<const float4*>(statistics + step0 + query + 8 * eight + lane % 4 * 2);
+        const float4 query_pair =
+            *reinterpret_cast<const float4*>(statistics + step0 + query + 8 * eight + lane % 4 * 2);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const float probability = ptx::exp2_approximate(fmaf(s[eight][i], unit, i % 2 ? -two.z : -two.x));
+          const float probability =
+              ptx::exp2_approximate(fmaf(s[eight][i], scale_log2, i % 2 ? -query_pair.z : -query_pair.x));
           s[eight][i] = probability;
-          dp[eight][i] = probability * (dp[eight][i] - (i % 2 ? two.w : two.y));
+          dp[eight][i] = probability * (dp[eight][i] - (i % 2 ? query_pair.w : query_pair.y));
         }
       }
       std::uint32_t probabilities[4];
@@ -204,7 +207,7 @@ __global__ void __launch_bounds__(S::kThreads, kD == 32 ? 3 : 2)
 
 template <class T, int kD, int kWarps, class View>
 KernelPlan<Backward> keys_plan(const Problem& p, const char* name) {
-  using S = Shape<kD, kWarps>;
+  using S = ClusterKeysShape<kD, kWarps>;
   const auto bind = [p](const Backward::Tensors& t, void*) {
     const int ranks = S::ranks(p.t);
     return bind_launch(attention_backward_v05_kernel<T, kD, S, View>,

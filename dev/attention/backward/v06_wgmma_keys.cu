@@ -4,7 +4,7 @@
 //         while the other goes on. Keys over a cluster as in v05.
 // Parent: v05.
 // Why:    a warp of v05 has 16 keys, so it loads each fragment of q and d_o four times as often as 64 keys need it, and turns
-//         them by ldmatrix: half of its time. wgmma reads both from where they lie. Queries come 64 at a time, and the first
+//         them by ldmatrix, much of its time. wgmma reads both from where they lie. Queries come 64 at a time, and the first
 //         are used while the others are on their way. Limiter left: products of 32 columns read A at half their rate.
 // Needs:  sm_90a; 16 bits; at most 256 tokens.
 
@@ -35,15 +35,15 @@ constexpr int kStepQueries = 64;
 constexpr int kMaxTokens = 256;
 
 template <int kD, int kGroups_>
-struct Shape {
+struct WgmmaKeysShape {
   static constexpr int kGroups = kGroups_;  // of 64 keys
   static constexpr int kThreads = kGroups * kGroupThreads;
   static constexpr int kKeys = kGroups * kGroupRows;
-  static constexpr bool kWhole = kGroups == 1;  // these are all tokens of an image
-  static constexpr int kSteps = kWhole ? 1 : kMaxTokens / kStepQueries;
+  static constexpr bool kSingleBlock = kGroups == 1;  // these are all tokens of an image
+  static constexpr int kSteps = kSingleBlock ? 1 : kMaxTokens / kStepQueries;
   // Queries of a product: as many as sums have registers for, four groups an SM.
-  static constexpr int kColumns = kD == 32 || kWhole ? 64 : 32;
-  static constexpr int kBlocksPerSm = kWhole ? 3 : 2;
+  static constexpr int kColumns = kD == 32 || kSingleBlock ? 64 : 32;
+  static constexpr int kBlocksPerSm = kSingleBlock ? 3 : 2;
   static constexpr int kRowBytes = 2 * kD;
   static constexpr int kStepBytes = 2 * kStepQueries * kRowBytes;  // q, then d_o; later dq in fp32
   static constexpr int kDsRowBytes = kStepQueries * 2;
@@ -66,9 +66,9 @@ __device__ __forceinline__ float4* dq_quad(unsigned char* queries, int query, in
 template <class T, int kD, class S>
 class Statistics {
  public:
-  __device__ __forceinline__ void load(const Rows<const T>& o, const Rows<const T>& d_o, int t) {
+  __device__ __forceinline__ void load(const HeadRows<const T>& o, const HeadRows<const T>& d_o, int t) {
 #pragma unroll
-    for (int i = 0; i < kTurns; ++i) {
+    for (int i = 0; i < kQueriesPerThread; ++i) {
       const int query = query_of(i);
       const int run = threadIdx.x % kRuns * kVector<T>;
       o_[i] = d_o_[i] = {};
@@ -81,7 +81,7 @@ class Statistics {
 
   __device__ __forceinline__ void store(float* lses, float* deltas, const float* lse, int t) const {
 #pragma unroll
-    for (int i = 0; i < kTurns; ++i) {
+    for (int i = 0; i < kQueriesPerThread; ++i) {
       float a[kVector<T>];
       float b[kVector<T>];
       unpack<T>(o_[i], a);
@@ -101,18 +101,18 @@ class Statistics {
 
  private:
   static constexpr int kRuns = S::kRowBytes / 16;
-  static constexpr int kTurns = S::kSteps * kStepQueries * kRuns / S::kThreads;
+  static constexpr int kQueriesPerThread = S::kSteps * kStepQueries * kRuns / S::kThreads;
 
-  __device__ __forceinline__ static int query_of(int turn) { return (threadIdx.x + turn * S::kThreads) / kRuns; }
+  __device__ __forceinline__ static int query_of(int i) { return (threadIdx.x + i * S::kThreads) / kRuns; }
 
-  uint4 o_[kTurns], d_o_[kTurns];
+  uint4 o_[kQueriesPerThread], d_o_[kQueriesPerThread];
 };
 
 template <class T, int kD, class S, class View>
 __global__ void __launch_bounds__(S::kThreads, S::kBlocksPerSm)
-    attention_backward_v06_kernel(Sizes p, int ranks, float scale, float unit, typename View::template Qkv<const T> qkv,
-                                  const T* o, const float* lse, typename View::template Heads<const T> d_o,
-                                  typename View::template Qkv<T> dqkv) {
+    attention_backward_v06_kernel(Sizes p, int ranks, float scale, float scale_log2,
+                                  typename View::template Qkv<const T> qkv, const T* o, const float* lse,
+                                  typename View::template Heads<const T> d_o, typename View::template Qkv<T> dqkv) {
   constexpr int kRowBytes = S::kRowBytes;
   constexpr int kDoBytes = kStepQueries * kRowBytes;  // from a step's queries to its d_o
   const int steps = ceil_div(p.t, kStepQueries);
@@ -125,21 +125,21 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocksPerSm)
   unsigned char* const queries =
       ds_tile + S::kKeys * S::kDsRowBytes + S::kPairBytes;  // [step][q, then d_o][query], then [query][dq]
 
-  const int rank = S::kWhole ? 0 : blockIdx.x % ranks;
-  const int head = S::kWhole ? blockIdx.x : blockIdx.x / ranks;
+  const int rank = S::kSingleBlock ? 0 : blockIdx.x % ranks;
+  const int head = S::kSingleBlock ? blockIdx.x : blockIdx.x / ranks;
   const int image = blockIdx.y;
   const int block_key0 = rank * S::kKeys;
-  const auto own = View::parts(qkv, p, kD, image, head);
-  const Rows<const T> d_o_rows = View::rows(d_o, p, kD, image, head);
+  const auto head_qkv = View::parts(qkv, p, kD, image, head);
+  const HeadRows<const T> d_o_rows = View::rows(d_o, p, kD, image, head);
   const auto fetch = [&](int step) {
     unsigned char* const to = queries + step * S::kStepBytes;
-    copy_rows<T, kD, kStepQueries, S::kThreads>(to, own.q(), own.q_pitch(), step * kStepQueries, p.t);
+    copy_rows<T, kD, kStepQueries, S::kThreads>(to, head_qkv.q(), head_qkv.q_pitch(), step * kStepQueries, p.t);
     copy_rows<T, kD, kStepQueries, S::kThreads>(to + kDoBytes, d_o_rows.begin(), d_o_rows.pitch, step * kStepQueries,
                                                 p.t);
   };
   ptx::grid_dependency_wait();
-  copy_rows<T, kD, S::kKeys, S::kThreads>(keys, own.k(), own.k_pitch(), block_key0, p.t);
-  copy_rows<T, kD, S::kKeys, S::kThreads>(values, own.v(), own.v_pitch(), block_key0, p.t);
+  copy_rows<T, kD, S::kKeys, S::kThreads>(keys, head_qkv.k(), head_qkv.k_pitch(), block_key0, p.t);
+  copy_rows<T, kD, S::kKeys, S::kThreads>(values, head_qkv.v(), head_qkv.v_pitch(), block_key0, p.t);
   fetch(0);
   ptx::cp_async_commit();
   {
@@ -163,8 +163,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocksPerSm)
   const bool inside[2] = {block_key0 + key < p.t, block_key0 + key + 8 < p.t};
   const std::uint64_t key_rows = rows_operand<kRowBytes>(keys);
   const std::uint64_t ds_rows = rows_operand<S::kDsRowBytes>(ds_tile);
-  const std::uint64_t own_keys = ptx::wgmma_ahead(key_rows, group * kGroupRows * kRowBytes);
-  const std::uint64_t own_values = ptx::wgmma_ahead(own_keys, S::kKeys * kRowBytes);
+  const std::uint64_t group_keys = ptx::wgmma_ahead(key_rows, group * kGroupRows * kRowBytes);
+  const std::uint64_t group_values = ptx::wgmma_ahead(group_keys, S::kKeys * kRowBytes);
   const std::uint64_t query_rows = rows_operand<kRowBytes>(queries);
   float dk[kD / 2] = {};
   float dv[kD / 2] = {};
@@ -180,13 +180,13 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocksPerSm)
       ptx::wgmma_fence();
 #pragma unroll
       for (int i = 0; i < kD / kDepth; ++i) {
-        ptx::wgmma_m64<T, S::kColumns>(s, ptx::wgmma_ahead(own_keys, i * kTermBytes),
+        ptx::wgmma_m64<T, S::kColumns>(s, ptx::wgmma_ahead(group_keys, i * kTermBytes),
                                        ptx::wgmma_ahead(q, i * kTermBytes), i > 0);
       }
       ptx::wgmma_commit();
 #pragma unroll
       for (int i = 0; i < kD / kDepth; ++i) {
-        ptx::wgmma_m64<T, S::kColumns>(dp, ptx::wgmma_ahead(own_values, i * kTermBytes),
+        ptx::wgmma_m64<T, S::kColumns>(dp, ptx::wgmma_ahead(group_values, i * kTermBytes),
                                        ptx::wgmma_ahead(d_o_tile, i * kTermBytes), i > 0);
       }
       ptx::wgmma_commit();
@@ -195,8 +195,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocksPerSm)
       ptx::warpgroup_fence_operand(s);
 #pragma unroll
       for (int i = 0; i < S::kColumns / 2; ++i) {
-        const float2 two = reinterpret_cast<const float2*>(lses)[pair + i / 4 * 4];
-        s[i] = ptx::exp2_approximate(fmaf(s[i], unit, i % 2 ? -two.y : -two.x));
+        const float2 lse_pair = reinterpret_cast<const float2*>(lses)[pair + i / 4 * 4];
+        s[i] = ptx::exp2_approximate(fmaf(s[i], scale_log2, i % 2 ? -lse_pair.y : -lse_pair.x));
       }
       ptx::wgmma_wait<0>();
       ptx::warpgroup_fence_operand(dp);
@@ -204,8 +204,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocksPerSm)
       std::uint32_t ds[S::kColumns / kDepth][4];
 #pragma unroll
       for (int i = 0; i < S::kColumns / 2; ++i) {
-        const float2 two = reinterpret_cast<const float2*>(deltas)[pair + i / 4 * 4];
-        dp[i] = s[i] * (dp[i] - (i % 2 ? two.y : two.x));
+        const float2 delta_pair = reinterpret_cast<const float2*>(deltas)[pair + i / 4 * 4];
+        dp[i] = s[i] * (dp[i] - (i % 2 ? delta_pair.y : delta_pair.x));
       }
 #pragma unroll
       for (int i = 0; i < S::kColumns / kDepth; ++i) {
@@ -259,7 +259,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocksPerSm)
     const int query = threadIdx.x % kGroupThreads / 32 * 16 + lane / 4;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      if constexpr (S::kWhole) {
+      if constexpr (S::kSingleBlock) {
         const auto gradients = View::parts(dqkv, p, kD, image, head);
         const int row = query + 8 * half;
         store_sums<T, kD>(gradients.q(row), dq, half, scale, row < p.t);
@@ -272,7 +272,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocksPerSm)
       }
     }
   }
-  if constexpr (!S::kWhole) ptx::cluster_arrive();
+  if constexpr (!S::kSingleBlock) ptx::cluster_arrive();
 
   const auto gradients = View::parts(dqkv, p, kD, image, head);
   const int out_row0 = ptx::opaque(block_key0 + key);  // or its addresses would take registers from the loop
@@ -284,7 +284,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocksPerSm)
   }
 
   // A share of the queries: what all blocks have of dq.
-  if constexpr (!S::kWhole) {
+  if constexpr (!S::kSingleBlock) {
     ptx::cluster_wait();
     constexpr int kQuads = kD / 4;
     for (int i = threadIdx.x + rank * S::kThreads; i < p.t * kQuads; i += ranks * S::kThreads) {
@@ -300,7 +300,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocksPerSm)
 
 template <class T, int kD, int kGroups, class View>
 KernelPlan<Backward> keys_plan(const Problem& p, const char* name) {
-  using S = Shape<kD, kGroups>;
+  using S = WgmmaKeysShape<kD, kGroups>;
   const auto bind = [p](const Backward::Tensors& t, void*) {
     const int ranks = S::ranks(p.t);
     return bind_launch(attention_backward_v06_kernel<T, kD, S, View>,

@@ -30,8 +30,8 @@ constexpr int kStages = 128 / kD;  // 64 KB: with 32 channels, up to 256 tokens 
 template <class View>
 struct Head {  // one of one image, from its first token on
   typename View::template Parts<const float> qkv;
-  Rows<const float> o;
-  Rows<const float> d_o;
+  HeadRows<const float> o;
+  HeadRows<const float> d_o;
   const float* lse;
   typename View::template Parts<float> dqkv;
   int tokens;
@@ -57,11 +57,11 @@ __device__ __forceinline__ Statistics statistics_of(const Head<View>& head, int 
   return query < head.tokens ? Statistics{lse, delta} : Statistics{INFINITY, 0.0f};
 }
 
-// Gradients of the block's own tokens. kKeys: they are keys, `own_first` and `own_second` are k and v, and a tile's
-// `first` and `second` are q and d_o. Otherwise they are queries, and it is the other way round. s = own_first . first,
-// dp = own_second . second.
+// Gradients of the block's tokens. kKeys: they are keys, `block_first` and `block_second` are k and v, and a tile's
+// `first` and `second` are q and d_o. Otherwise they are queries, and it is the other way round.
+// s = block_first . first, dp = block_second . second.
 template <int kD, int kTiles, bool kKeys, class View>
-__device__ __forceinline__ void work(const Head<View>& head, float scale, int own0) {
+__device__ __forceinline__ void work(const Head<View>& head, float scale, int block_token0) {
   constexpr int kRowBytes = 8 * kD;  // of a token: kD channels each of `first` and `second`
   constexpr int kNumStages = kStages<kD>;
   LADDER_DYN_SMEM(smem);  // stages times [token][first second], swizzled; then the queries' statistics, if kKeys
@@ -85,22 +85,22 @@ __device__ __forceinline__ void work(const Head<View>& head, float scale, int ow
 
   // This lane's tokens are row0 + 16 tile and row0 + 16 tile + 8.
   const auto first_row = [](int from) { return from + threadIdx.x / 32 * kTiles * 16 + threadIdx.x % 32 / 4; };
-  const int row0 = first_row(own0);
-  std::uint32_t own_first[kTiles][kD / 8][4];
-  std::uint32_t own_second[kTiles][kD / 8][4];
+  const int row0 = first_row(block_token0);
+  std::uint32_t block_first[kTiles][kD / 8][4];
+  std::uint32_t block_second[kTiles][kD / 8][4];
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
     const float* const first = kKeys ? head.qkv.k() : head.qkv.q();
     const float* const second = kKeys ? head.qkv.v() : head.d_o.begin();
     const int first_pitch = kKeys ? head.qkv.k_pitch() : head.qkv.q_pitch();
     const int second_pitch = kKeys ? head.qkv.v_pitch() : head.d_o.pitch;
-    load_tf32_rows<kD>(own_first[tile], first, first_pitch, row0 + 16 * tile, head.tokens);
-    load_tf32_rows<kD>(own_second[tile], second, second_pitch, row0 + 16 * tile, head.tokens);
+    load_tf32_rows<kD>(block_first[tile], first, first_pitch, row0 + 16 * tile, head.tokens);
+    load_tf32_rows<kD>(block_second[tile], second, second_pitch, row0 + 16 * tile, head.tokens);
   }
 
   // Statistics of all queries in shared memory (kKeys), or of the block's own in registers.
   auto* const queries = reinterpret_cast<Statistics*>(smem + min(num_steps, kNumStages) * kStageBytes<kD>);
-  Statistics own[kTiles][2];
+  Statistics row_statistics[kTiles][2];
   if constexpr (kKeys) {
 #pragma unroll 4
     for (int first = 0; first < num_steps * kStepTokens; first += kThreads / 4) {
@@ -112,11 +112,12 @@ __device__ __forceinline__ void work(const Head<View>& head, float scale, int ow
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) own[tile][half] = statistics_of<kD>(head, row0 + 16 * tile + 8 * half);
+      for (int half = 0; half < 2; ++half)
+        row_statistics[tile][half] = statistics_of<kD>(head, row0 + 16 * tile + 8 * half);
     }
   }
 
-  const float unit = scale * kLog2E;
+  const float scale_log2 = scale * kLog2E;
   float from_ds[kTiles][kD / 8][4] = {};             // dk or dq
   float from_p[kKeys ? kTiles : 1][kD / 8][4] = {};  // dv
 
@@ -124,31 +125,31 @@ __device__ __forceinline__ void work(const Head<View>& head, float scale, int ow
     ptx::cp_async_wait<kNumStages - 1>();
     __syncthreads();
     if (step == max(num_steps - kNumStages, 0)) ptx::grid_dependency_launch();
-    const int left = head.tokens - step * kStepTokens;
+    const int tokens_left = head.tokens - step * kStepTokens;
 
 #pragma unroll 1
-    for (int others = 0; others < min(kStepTokens, left); others += 8) {
-      const int rows = step % kNumStages * kStageBytes<kD> + others * kRowBytes;
+    for (int step_token = 0; step_token < min(kStepTokens, tokens_left); step_token += 8) {
+      const int rows = step % kNumStages * kStageBytes<kD> + step_token * kRowBytes;
       float s[kTiles][4] = {};
       float dp[kTiles][4] = {};
       const int score_at = score_runs<kRowBytes>(rows);
-      add_scores<kD>(s, own_first, smem, score_at);
-      add_scores<kD>(dp, own_second, smem + kRowBytes / 2, score_at);
+      add_scores<kD>(s, block_first, smem, score_at);
+      add_scores<kD>(dp, block_second, smem + kRowBytes / 2, score_at);
 
       // p and ds. Element i is the lane's own token i / 2 and the tile's token t + 4 (i % 2).
       std::uint32_t ds[kTiles][4];
       std::uint32_t probabilities[kTiles][4];
-      const int first = others + threadIdx.x % 4;
+      const int first = step_token + threadIdx.x % 4;
       const Statistics* const query = queries + step * kStepTokens + first;
-      const Statistics both[2] = {kKeys ? query[0] : Statistics{}, kKeys ? query[4] : Statistics{}};
+      const Statistics column_statistics[2] = {kKeys ? query[0] : Statistics{}, kKeys ? query[4] : Statistics{}};
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const auto [lse, delta] = kKeys ? both[i % 2] : own[tile][i / 2];
-          float probability = ptx::exp2_approximate(fmaf(s[tile][i], unit, -lse));
+          const auto [lse, delta] = kKeys ? column_statistics[i % 2] : row_statistics[tile][i / 2];
+          float probability = ptx::exp2_approximate(fmaf(s[tile][i], scale_log2, -lse));
           // Out-of-range keys are rows of zeros: p must be finite there.
-          if (!kKeys && first + i % 2 * 4 >= left) probability = 0;
+          if (!kKeys && first + i % 2 * 4 >= tokens_left) probability = 0;
           s[tile][i] = probability;
           dp[tile][i] = probability * (dp[tile][i] - delta);
         }
@@ -167,7 +168,8 @@ __device__ __forceinline__ void work(const Head<View>& head, float scale, int ow
     ptx::cp_async_commit();
   }
 
-  const int out_row0 = first_row(ptx::opaque(own0));  // or the output's addresses would take registers from the loop
+  const int out_row0 =
+      first_row(ptx::opaque(block_token0));  // or the output's addresses would take registers from the loop
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
@@ -185,7 +187,7 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 && kD == 32 ? 4 : 3)
     attention_backward_v07_kernel(Sizes p, float scale, typename View::template Qkv<const float> qkv, const float* o,
                                   const float* lse, typename View::template Heads<const float> d_o,
                                   typename View::template Qkv<float> dqkv) {
-  constexpr int kOwn = kWarps * kTiles * 16;
+  constexpr int kBlockTokens = kWarps * kTiles * 16;
   const int index = blockIdx.y;
   const int image = blockIdx.z;
   const Head<View> head = {.qkv = View::parts(qkv, p, kD, image, index).from_begin(),
@@ -195,12 +197,12 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 && kD == 32 ? 4 : 3)
                            .dqkv = View::parts(dqkv, p, kD, image, index).from_begin(),
                            .tokens = p.t};
   // Blocks of keys come first in an image's head: they do more work than blocks of queries.
-  const int tiles = ceil_div(p.t, kOwn);
+  const int tiles = ceil_div(p.t, kBlockTokens);
   const int tile = blockIdx.x;
   if (tile < tiles) {
-    work<kD, kTiles, true>(head, scale, tile * kOwn);
+    work<kD, kTiles, true>(head, scale, tile * kBlockTokens);
   } else {
-    work<kD, kTiles, false>(head, scale, (tile - tiles) * kOwn);
+    work<kD, kTiles, false>(head, scale, (tile - tiles) * kBlockTokens);
   }
 }
 

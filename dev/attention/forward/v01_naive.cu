@@ -20,24 +20,25 @@ __global__ void attention_forward_v01_kernel(Sizes p, float scale, typename View
   const int i = blockIdx.x % p.t;
   const int head = blockIdx.x / p.t % p.heads;
   const int image = blockIdx.x / p.t / p.heads;
-  const auto own = View::parts_from_image(qkv, p, p.d, image, head);
-  const T* const q = own.q();
-  const T* const k = own.k();
-  const T* const v = own.v();
+  const auto head_qkv = View::parts_from_image(qkv, p, p.d, image, head);
+  const T* const q = head_qkv.q();
+  const T* const k = head_qkv.k();
+  const T* const v = head_qkv.v();
 
   // A thread a key.
   for (int j = threadIdx.x; j < p.t; j += kThreads) {
     float dot = 0;
-    for (int x = 0; x < p.d; ++x) dot += to_float(q[i * own.q_pitch() + x]) * to_float(k[j * own.k_pitch() + x]);
+    for (int x = 0; x < p.d; ++x)
+      dot += to_float(q[i * head_qkv.q_pitch() + x]) * to_float(k[j * head_qkv.k_pitch() + x]);
     scores[j] = scale * dot;
   }
   __syncthreads();
 
   // Every thread finds the maximum for itself, then each exponential is one thread's.
-  float most = scores[0];
-  for (int j = 1; j < p.t; ++j) most = fmaxf(most, scores[j]);
+  float row_max = scores[0];
+  for (int j = 1; j < p.t; ++j) row_max = fmaxf(row_max, scores[j]);
   __syncthreads();
-  for (int j = threadIdx.x; j < p.t; j += kThreads) scores[j] = expf(scores[j] - most);
+  for (int j = threadIdx.x; j < p.t; j += kThreads) scores[j] = expf(scores[j] - row_max);
   __syncthreads();
 
   // A thread a channel; all find the same sum.
@@ -46,10 +47,10 @@ __global__ void attention_forward_v01_kernel(Sizes p, float scale, typename View
   float weighted = 0;
   for (int j = 0; j < p.t; ++j) {
     sum += scores[j];
-    weighted += scores[j] * to_float(v[j * own.v_pitch() + threadIdx.x]);
+    weighted += scores[j] * to_float(v[j * head_qkv.v_pitch() + threadIdx.x]);
   }
   o[((image * p.t + i) * p.heads + head) * p.d + threadIdx.x] = from_float<T>(weighted / sum);
-  if (threadIdx.x == 0) lse[(image * p.heads + head) * p.t + i] = most + logf(sum);
+  if (threadIdx.x == 0) lse[(image * p.heads + head) * p.t + i] = row_max + logf(sum);
 }
 
 void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {

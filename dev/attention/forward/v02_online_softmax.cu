@@ -39,11 +39,11 @@ __global__ void __launch_bounds__(kTileThreads)
   const int tx = threadIdx.x % 16;
 
   load_tile<T, kD, kTile>(qs, q, pitch, i0, p.t);
-  float most[kRows];
+  float row_max[kRows];
   float sum[kRows] = {};
   float weighted[kRows][kChannels] = {};
 #pragma unroll
-  for (int r = 0; r < kRows; ++r) most[r] = -INFINITY;
+  for (int r = 0; r < kRows; ++r) row_max[r] = -INFINITY;
 
   for (int j0 = 0; j0 < p.t; j0 += kTile) {
     __syncthreads();  // all have left the last tile
@@ -56,22 +56,22 @@ __global__ void __launch_bounds__(kTileThreads)
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       // The row's maximum so far, from the 16 threads that share it; what was summed before is brought down to it.
-      float row_most = most[r];
+      float step_max = row_max[r];
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
         s[r][c] = j0 + tx + 16 * c < p.t ? s[r][c] * scale : -INFINITY;
-        row_most = fmaxf(row_most, s[r][c]);
+        step_max = fmaxf(step_max, s[r][c]);
       }
 #pragma unroll
-      for (int lane = 8; lane > 0; lane /= 2) row_most = fmaxf(row_most, __shfl_xor_sync(0xffffffffu, row_most, lane));
-      const float keep = expf(most[r] - row_most);  // 0 in the first tile
-      most[r] = row_most;
-      sum[r] *= keep;
+      for (int lane = 8; lane > 0; lane /= 2) step_max = fmaxf(step_max, __shfl_xor_sync(0xffffffffu, step_max, lane));
+      const float rescale = expf(row_max[r] - step_max);  // 0 in the first tile
+      row_max[r] = step_max;
+      sum[r] *= rescale;
 #pragma unroll
-      for (int x = 0; x < kChannels; ++x) weighted[r][x] *= keep;
+      for (int x = 0; x < kChannels; ++x) weighted[r][x] *= rescale;
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
-        const float probability = expf(s[r][c] - row_most);
+        const float probability = expf(s[r][c] - step_max);
         sum[r] += probability;  // of this thread's keys
         ps[(ty * kRows + r) * kPitchP + tx + 16 * c] = probability;
       }
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kTileThreads)
     for (int lane = 8; lane > 0; lane /= 2) sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], lane);
     const int i = i0 + ty * kRows + r;
     if (i >= p.t) continue;
-    if (tx == 0) lse[(image * p.heads + head) * p.t + i] = most[r] + logf(sum[r]);
+    if (tx == 0) lse[(image * p.heads + head) * p.t + i] = row_max[r] + logf(sum[r]);
     T* const out = o + ((image * p.t + i) * p.heads + head) * kD + tx * kChannels;
 #pragma unroll
     for (int x = 0; x < kChannels; ++x) out[x] = from_float<T>(weighted[r][x] / sum[r]);

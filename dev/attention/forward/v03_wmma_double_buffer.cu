@@ -41,10 +41,10 @@ template <class T, int kTokens, int kChannels>
 __device__ __forceinline__ void copy_rows(T* to, int to_pitch, const T* from, int pitch, int first, int end) {
   constexpr int kRuns = kChannels / 8;
 #pragma unroll
-  for (int at = threadIdx.x; at < kTokens * kRuns; at += kThreads) {
-    const int token = first + at / kRuns;
-    const int channel = at % kRuns * 8;
-    ptx::cp_async<16>(to + at / kRuns * to_pitch + channel, token < end ? from + token * pitch + channel : from,
+  for (int run = threadIdx.x; run < kTokens * kRuns; run += kThreads) {
+    const int token = first + run / kRuns;
+    const int channel = run % kRuns * 8;
+    ptx::cp_async<16>(to + run / kRuns * to_pitch + channel, token < end ? from + token * pitch + channel : from,
                       token < end);
   }
 }
@@ -58,10 +58,10 @@ __global__ void __launch_bounds__(kThreads)
   const int warp = threadIdx.x / 32;
   T* const qs = reinterpret_cast<T*>(smem);                // [query][d]
   T* const kvs = reinterpret_cast<T*>(smem + L::kQBytes);  // kStages times [key][k v]
-  unsigned char* const own = smem + L::kQBytes + kStages * L::kStageBytes;
-  float* const s = reinterpret_cast<float*>(own + warp * L::kSBytes);                            // [query][key]
-  T* const probabilities = reinterpret_cast<T*>(own + kWarps * L::kSBytes + warp * L::kPBytes);  // [query][key]
-  float* const weighted = reinterpret_cast<float*>(own + kWarps * (L::kSBytes + L::kPBytes) + warp * L::kOBytes);
+  unsigned char* const warps_smem = smem + L::kQBytes + kStages * L::kStageBytes;
+  float* const s = reinterpret_cast<float*>(warps_smem + warp * L::kSBytes);                            // [query][key]
+  T* const probabilities = reinterpret_cast<T*>(warps_smem + kWarps * L::kSBytes + warp * L::kPBytes);  // [query][key]
+  float* const weighted = reinterpret_cast<float*>(warps_smem + kWarps * (L::kSBytes + L::kPBytes) + warp * L::kOBytes);
 
   const int head = blockIdx.y;
   const int image = blockIdx.z;
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads)
   const int lane = threadIdx.x % 32;
   const int row = lane / 2;
   const int first = lane % 2;
-  float most = -INFINITY;
+  float row_max = -INFINITY;
   float sum = 0;
   for (int x = first; x < kD; x += 2) weighted[row * L::kPitchO + x] = 0;
 
@@ -118,20 +118,20 @@ __global__ void __launch_bounds__(kThreads)
     __syncwarp();
 
     // The maximum so far; what was summed before is brought down to it; p.
-    const int left = p.t - step * kKeys;
-    float row_most = most;
-    for (int j = first; j < min(kKeys, left); j += 2) row_most = fmaxf(row_most, s[row * kPitchS + j] * scale);
-    row_most = fmaxf(row_most, __shfl_xor_sync(0xffffffffu, row_most, 1));
-    const float keep = expf(most - row_most);  // 0 in the first step
-    most = row_most;
+    const int keys_left = p.t - step * kKeys;
+    float step_max = row_max;
+    for (int j = first; j < min(kKeys, keys_left); j += 2) step_max = fmaxf(step_max, s[row * kPitchS + j] * scale);
+    step_max = fmaxf(step_max, __shfl_xor_sync(0xffffffffu, step_max, 1));
+    const float rescale = expf(row_max - step_max);  // 0 in the first step
+    row_max = step_max;
     float row_sum = 0;
     for (int j = first; j < kKeys; j += 2) {
-      const float probability = j < left ? expf(s[row * kPitchS + j] * scale - row_most) : 0.0f;
+      const float probability = j < keys_left ? expf(s[row * kPitchS + j] * scale - step_max) : 0.0f;
       row_sum += probability;
       probabilities[row * kPitchP + j] = from_float<T>(probability);
     }
-    sum = sum * keep + row_sum;  // of this lane's keys
-    for (int x = first; x < kD; x += 2) weighted[row * L::kPitchO + x] *= keep;
+    sum = sum * rescale + row_sum;  // of this lane's keys
+    for (int x = first; x < kD; x += 2) weighted[row * L::kPitchO + x] *= rescale;
     __syncwarp();
 
 #pragma unroll
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(kThreads)
   sum += __shfl_xor_sync(0xffffffffu, sum, 1);
   const int i = i0 + warp * 16 + row;
   if (i >= p.t) return;
-  if (first == 0) lse[(image * p.heads + head) * p.t + i] = most + logf(sum);
+  if (first == 0) lse[(image * p.heads + head) * p.t + i] = row_max + logf(sum);
   T* const out = o + ((image * p.t + i) * p.heads + head) * kD;
   for (int x = first; x < kD; x += 2) out[x] = from_float<T>(weighted[row * L::kPitchO + x] / sum);
 }

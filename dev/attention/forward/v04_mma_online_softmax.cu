@@ -25,7 +25,7 @@ constexpr int kStages = 4;  // of kStepKeys: images of up to 256 tokens are load
 
 // A block has kWarps * kTiles * 16 queries of one head.
 template <int kWarps_, int kTiles_, int kBlocksPerSm_>
-struct Shape {
+struct QueryTile {
   static constexpr int kWarps = kWarps_, kTiles = kTiles_, kBlocksPerSm = kBlocksPerSm_;
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kQueries = kWarps * kTiles * 16;
@@ -43,11 +43,12 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
 
   const int head = blockIdx.y;
   const int image = blockIdx.z;
-  const auto own = View::parts_from_image(qkv, p, kD, image, head);
+  const auto head_qkv = View::parts_from_image(qkv, p, kD, image, head);
   const int num_steps = ceil_div(p.t, kStepKeys);
   const auto fetch = [&](int step) {
-    copy_pairs<T, kD, kStepKeys, Shape::kThreads>(smem + step % kStages * kStageBytes<kD>, own.k(), own.k_pitch(),
-                                                  own.v(), own.v_pitch(), step * kStepKeys, p.t);
+    copy_pairs<T, kD, kStepKeys, Shape::kThreads>(smem + step % kStages * kStageBytes<kD>, head_qkv.k(),
+                                                  head_qkv.k_pitch(), head_qkv.v(), head_qkv.v_pitch(),
+                                                  step * kStepKeys, p.t);
   };
   ptx::grid_dependency_wait();
 #pragma unroll 1
@@ -62,15 +63,15 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
   std::uint32_t queries[kTiles][kD / 16][4];
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile)
-    load_rows<T, kD>(queries[tile], own.q(), own.q_pitch(), row0 + 16 * tile, p.t);
+    load_rows<T, kD>(queries[tile], head_qkv.q(), head_qkv.q_pitch(), row0 + 16 * tile, p.t);
 
-  // Scores count in units of log2(e) * scale: e^x is then one ex2, and the scaling part of its argument's multiply-add.
-  const float unit = scale * kLog2E;
-  float most[kTiles][2];  // of scores without that unit
+  // e^(scale * x) is one ex2 of x * scale_log2, a product that the argument's multiply-add includes.
+  const float scale_log2 = scale * kLog2E;
+  float row_max[kTiles][2];  // of the unscaled scores
   float sum[kTiles][2] = {};
   float weighted[kTiles][kD / 8][4] = {};
 #pragma unroll
-  for (int tile = 0; tile < kTiles; ++tile) most[tile][0] = most[tile][1] = -INFINITY;
+  for (int tile = 0; tile < kTiles; ++tile) row_max[tile][0] = row_max[tile][1] = -INFINITY;
 
   for (int step = 0; step < num_steps; ++step) {
     ptx::cp_async_wait<kStages - 1>();
@@ -92,15 +93,15 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     }
 
     // Keys that are not there.
-    if (const int left = p.t - step * kStepKeys; left < kStepKeys) {
-      const int own_left = left - static_cast<int>(threadIdx.x % 4) * 2;  // from this lane's first key on
+    if (const int keys_left = p.t - step * kStepKeys; keys_left < kStepKeys) {
+      const int lane_keys_left = keys_left - static_cast<int>(threadIdx.x % 4) * 2;  // from this lane's first key on
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
         for (int j = 0; j < kStepKeys / 8; ++j) {
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
-            if (8 * j + i % 2 >= own_left) s[tile][j][i] = -INFINITY;
+            if (8 * j + i % 2 >= lane_keys_left) s[tile][j][i] = -INFINITY;
           }
         }
       }
@@ -111,29 +112,30 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        float row_most = most[tile][half];
+        float step_max = row_max[tile][half];
 #pragma unroll
         for (int j = 0; j < kStepKeys / 8; ++j) {
-          row_most = fmaxf(row_most, fmaxf(s[tile][j][2 * half], s[tile][j][2 * half + 1]));
+          step_max = fmaxf(step_max, fmaxf(s[tile][j][2 * half], s[tile][j][2 * half + 1]));
         }
-        row_most = quad_max(row_most);
-        const float keep = ptx::exp2_approximate((most[tile][half] - row_most) * unit);  // 0 in the first step
-        most[tile][half] = row_most;
-        const float offset = row_most * unit;
+        step_max = quad_max(step_max);
+        const float rescale =
+            ptx::exp2_approximate((row_max[tile][half] - step_max) * scale_log2);  // 0 in the first step
+        row_max[tile][half] = step_max;
+        const float offset = step_max * scale_log2;
         float row_sum = 0;
 #pragma unroll
         for (int j = 0; j < kStepKeys / 8; ++j) {
 #pragma unroll
           for (int i = 2 * half; i < 2 * half + 2; ++i) {
-            s[tile][j][i] = ptx::exp2_approximate(fmaf(s[tile][j][i], unit, -offset));
+            s[tile][j][i] = ptx::exp2_approximate(fmaf(s[tile][j][i], scale_log2, -offset));
             row_sum += s[tile][j][i];
           }
         }
-        sum[tile][half] = sum[tile][half] * keep + row_sum;  // of this lane's keys
+        sum[tile][half] = sum[tile][half] * rescale + row_sum;  // of this lane's keys
 #pragma unroll
         for (int j = 0; j < kD / 8; ++j) {
-          weighted[tile][j][2 * half] *= keep;
-          weighted[tile][j][2 * half + 1] *= keep;
+          weighted[tile][j][2 * half] *= rescale;
+          weighted[tile][j][2 * half + 1] *= rescale;
         }
       }
     }
@@ -172,7 +174,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
       const int row = row0 + 16 * tile + 8 * half;
       const bool inside = row < p.t;
       if (inside && threadIdx.x % 4 == 0)
-        lse[(image * p.heads + head) * p.t + row] = most[tile][half] * scale + logf(row_sum);
+        lse[(image * p.heads + head) * p.t + row] = row_max[tile][half] * scale + logf(row_sum);
       store_row<T, kD>(o + ((image * p.t + row) * p.heads + head) * kD, weighted[tile], half, 1.0f / row_sum, inside);
     }
   }
@@ -196,9 +198,9 @@ KernelPlan<Forward> shape_plan(const Problem& p, const char* name) {
 // the registers at d = 64.
 template <class T, int kD, class View>
 std::vector<KernelPlan<Forward>> shape_plans(const Problem& p) {
-  std::vector<KernelPlan<Forward>> plans = {shape_plan<T, kD, Shape<4, 1, kD == 32 ? 4 : 3>, View>(p, "4x16"),
-                                            shape_plan<T, kD, Shape<8, 1, kD == 32 ? 2 : 1>, View>(p, "8x16"),
-                                            shape_plan<T, kD, Shape<4, 2, kD == 32 ? 3 : 2>, View>(p, "4x32")};
+  std::vector<KernelPlan<Forward>> plans = {shape_plan<T, kD, QueryTile<4, 1, kD == 32 ? 4 : 3>, View>(p, "4x16"),
+                                            shape_plan<T, kD, QueryTile<8, 1, kD == 32 ? 2 : 1>, View>(p, "8x16"),
+                                            shape_plan<T, kD, QueryTile<4, 2, kD == 32 ? 3 : 2>, View>(p, "4x32")};
   constexpr int kEnoughBlocks = 264;  // two an SM
   const std::int64_t blocks = std::int64_t{p.n} * p.heads * ceil_div(p.t, 128);
   return with_default<Forward>(std::move(plans), p.t > 64 && blocks >= kEnoughBlocks ? 2 : 0);

@@ -34,7 +34,7 @@ constexpr int kStepKeys = 64;
 constexpr int kStages = 4;  // of kStepKeys: images of up to 256 tokens are loaded whole
 
 template <int kD, int kGroups_>
-struct Shape {
+struct WgmmaShape {
   static constexpr int kGroups = kGroups_;
   static constexpr int kThreads = kGroups * kGroupThreads;
   static constexpr int kQueries = kGroups * kGroupRows;
@@ -48,7 +48,7 @@ struct Shape {
 
 template <class T, int kD, class S, class View>
 __global__ void __launch_bounds__(S::kThreads, 4 / S::kGroups)
-    attention_forward_v05_kernel(Sizes p, float scale, float unit, typename View::template Qkv<const T> qkv, T* o,
+    attention_forward_v05_kernel(Sizes p, float scale, float scale_log2, typename View::template Qkv<const T> qkv, T* o,
                                  float* lse) {
   constexpr int kRowBytes = S::kRowBytes;
   LADDER_DYN_SMEM(smem);                                            // all swizzled
@@ -59,30 +59,32 @@ __global__ void __launch_bounds__(S::kThreads, 4 / S::kGroups)
   const int image = blockIdx.z;
   const int block_query0 = blockIdx.x * S::kQueries;
   const int num_steps = ceil_div(p.t, kStepKeys);
-  const bool whole = num_steps <= kStages;
-  const auto own = View::parts_from_image(qkv, p, kD, image, head);
+  const bool all_in_smem = num_steps <= kStages;
+  const auto head_qkv = View::parts_from_image(qkv, p, kD, image, head);
   const auto fetch = [&](int step) {
     unsigned char* const to = stages + step % kStages * S::kStageBytes;
-    copy_rows<T, kD, kStepKeys, S::kThreads>(to, own.k(), own.k_pitch(), step * kStepKeys, p.t);
-    copy_rows<T, kD, kStepKeys, S::kThreads>(to + S::kStageBytes / 2, own.v(), own.v_pitch(), step * kStepKeys, p.t);
+    copy_rows<T, kD, kStepKeys, S::kThreads>(to, head_qkv.k(), head_qkv.k_pitch(), step * kStepKeys, p.t);
+    copy_rows<T, kD, kStepKeys, S::kThreads>(to + S::kStageBytes / 2, head_qkv.v(), head_qkv.v_pitch(),
+                                             step * kStepKeys, p.t);
   };
   ptx::grid_dependency_wait();
-  copy_rows<T, kD, S::kQueries, S::kThreads>(queries, own.q(), own.q_pitch(), block_query0, p.t);
+  copy_rows<T, kD, S::kQueries, S::kThreads>(queries, head_qkv.q(), head_qkv.q_pitch(), block_query0, p.t);
   ptx::cp_async_commit();
 #pragma unroll 1
   for (int step = 0; step < kStages; ++step) {
     if (step < num_steps) fetch(step);
     ptx::cp_async_commit();  // one group a step, empty or not, so that the count of pending groups tells the step
   }
-  if (whole) ptx::grid_dependency_launch();
+  if (all_in_smem) ptx::grid_dependency_launch();
 
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / kGroupThreads, 0);  // warp-uniform for the compiler
-  const std::uint64_t own_queries = ptx::wgmma_ahead(rows_operand<kRowBytes>(queries), group * kGroupRows * kRowBytes);
+  const std::uint64_t group_queries =
+      ptx::wgmma_ahead(rows_operand<kRowBytes>(queries), group * kGroupRows * kRowBytes);
   const std::uint64_t first_stage = rows_operand<kRowBytes>(stages);
 
-  // e^(scale * x) is one ex2 of x * unit, unit = log2(e) * scale, which is folded into the argument's multiply-add. A
+  // e^(scale * x) is one ex2 of x * scale_log2, log2(e) * scale, which is folded into the argument's multiply-add. A
   // lane has two queries, eight rows apart.
-  float most[2] = {-INFINITY, -INFINITY};  // row maxima of the unscaled scores
+  float row_max[2] = {-INFINITY, -INFINITY};  // row maxima of the unscaled scores
   float sum[2] = {};
   float weighted[kD / 2] = {};
   std::uint32_t probabilities[kStepKeys / kDepth][4];
@@ -97,7 +99,7 @@ __global__ void __launch_bounds__(S::kThreads, 4 / S::kGroups)
   };
 
   // Multiply a step's scores, overlapped with the previous step's values, and take their softmax.
-  const auto turn = [&]<bool kFirst>(int step) {
+  const auto score_step = [&]<bool kFirst>(int step) {
     ptx::wgmma_fence_stores();
     __syncthreads();  // this step's keys have landed, and nobody reads the stage before the last any more
     const std::uint64_t keys = ptx::wgmma_ahead(first_stage, step % kStages * S::kStageBytes);
@@ -105,7 +107,7 @@ __global__ void __launch_bounds__(S::kThreads, 4 / S::kGroups)
     ptx::wgmma_fence();
 #pragma unroll
     for (int i = 0; i < kD / kDepth; ++i) {
-      ptx::wgmma_m64<T, kStepKeys>(s, ptx::wgmma_ahead(own_queries, i * kTermBytes),
+      ptx::wgmma_m64<T, kStepKeys>(s, ptx::wgmma_ahead(group_queries, i * kTermBytes),
                                    ptx::wgmma_ahead(keys, i * kTermBytes), i > 0);
     }
     ptx::wgmma_commit();
@@ -119,33 +121,34 @@ __global__ void __launch_bounds__(S::kThreads, 4 / S::kGroups)
     ptx::wgmma_wait<kFirst ? 0 : 1>();
     ptx::warpgroup_fence_operand(s);
 
-    if (const int left = p.t - step * kStepKeys; left < kStepKeys) {      // mask out-of-range keys
-      const int own_left = left - static_cast<int>(threadIdx.x % 4) * 2;  // counted from this lane's first key
+    if (const int keys_left = p.t - step * kStepKeys; keys_left < kStepKeys) {  // mask out-of-range keys
+      const int lane_keys_left =
+          keys_left - static_cast<int>(threadIdx.x % 4) * 2;  // counted from this lane's first key
 #pragma unroll
       for (int i = 0; i < kStepKeys / 2; ++i) {
-        if (i / 4 * 8 + i % 2 >= own_left) s[i] = -INFINITY;
+        if (i / 4 * 8 + i % 2 >= lane_keys_left) s[i] = -INFINITY;
       }
     }
 
     // Running row maximum, and p.
-    float keep[2];
+    float rescale[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float row_most = most[half];
+      float step_max = row_max[half];
 #pragma unroll
-      for (int i = 2 * half; i < kStepKeys / 2; i += 4) row_most = fmaxf(row_most, fmaxf(s[i], s[i + 1]));
-      row_most = quad_max(row_most);
-      keep[half] = ptx::exp2_approximate((most[half] - row_most) * unit);  // 0 in the first step
-      most[half] = row_most;
-      const float offset = row_most * unit;
+      for (int i = 2 * half; i < kStepKeys / 2; i += 4) step_max = fmaxf(step_max, fmaxf(s[i], s[i + 1]));
+      step_max = quad_max(step_max);
+      rescale[half] = ptx::exp2_approximate((row_max[half] - step_max) * scale_log2);  // 0 in the first step
+      row_max[half] = step_max;
+      const float offset = step_max * scale_log2;
       float row_sum = 0;
 #pragma unroll
       for (int i = 2 * half; i < kStepKeys / 2; i += 4) {
-        s[i] = ptx::exp2_approximate(fmaf(s[i], unit, -offset));
-        s[i + 1] = ptx::exp2_approximate(fmaf(s[i + 1], unit, -offset));
+        s[i] = ptx::exp2_approximate(fmaf(s[i], scale_log2, -offset));
+        s[i + 1] = ptx::exp2_approximate(fmaf(s[i + 1], scale_log2, -offset));
         row_sum += s[i] + s[i + 1];
       }
-      sum[half] = sum[half] * keep[half] + row_sum;  // of this lane's keys
+      sum[half] = sum[half] * rescale[half] + row_sum;  // of this lane's keys
     }
 
     // Rescale the accumulated output to the new maximum, once the previous step's values are added.
@@ -154,28 +157,28 @@ __global__ void __launch_bounds__(S::kThreads, 4 / S::kGroups)
       ptx::warpgroup_fence_operand(weighted);
       ptx::warpgroup_fence_operand(probabilities);
 #pragma unroll
-      for (int i = 0; i < kD / 2; ++i) weighted[i] *= keep[i / 2 % 2];
+      for (int i = 0; i < kD / 2; ++i) weighted[i] *= rescale[i / 2 % 2];
     }
 #pragma unroll
     for (int i = 0; i < kStepKeys / kDepth; ++i) as_operand<T>(probabilities[i], s, i);
   };
 
   ptx::cp_async_wait<kStages - 1>();
-  turn.template operator()<true>(0);
+  score_step.template operator()<true>(0);
   for (int step = 1; step < num_steps; ++step) {
     if (step == 1) {
       ptx::cp_async_wait<kStages - 2>();
     } else {
       ptx::cp_async_wait<kStages - 3>();
     }
-    turn.template operator()<false>(step);
+    score_step.template operator()<false>(step);
   }
   ptx::wgmma_fence();
   multiply_values(num_steps - 1);
   ptx::wgmma_wait<0>();
   ptx::warpgroup_fence_operand(weighted);
   ptx::warpgroup_fence_operand(probabilities);
-  if (!whole) ptx::grid_dependency_launch();
+  if (!all_in_smem) ptx::grid_dependency_launch();
 
   const int row0 = block_query0 + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
 #pragma unroll
@@ -183,14 +186,15 @@ __global__ void __launch_bounds__(S::kThreads, 4 / S::kGroups)
     const float row_sum = quad_sum(sum[half]);
     const int row = row0 + 8 * half;
     const bool inside = row < p.t;
-    if (inside && threadIdx.x % 4 == 0) lse[(image * p.heads + head) * p.t + row] = most[half] * scale + logf(row_sum);
+    if (inside && threadIdx.x % 4 == 0)
+      lse[(image * p.heads + head) * p.t + row] = row_max[half] * scale + logf(row_sum);
     store_sums<T, kD>(o + ((image * p.t + row) * p.heads + head) * kD, weighted, half, 1.0f / row_sum, inside);
   }
 }
 
 template <class T, int kD, int kGroups, class View>
 KernelPlan<Forward> groups_plan(const Problem& p, const char* name) {
-  using S = Shape<kD, kGroups>;
+  using S = WgmmaShape<kD, kGroups>;
   const auto bind = [p](const Forward::Tensors& t, void*) {
     return bind_launch(attention_forward_v05_kernel<T, kD, S, View>,
                        {.grid = dim3(ceil_div(p.t, S::kQueries), p.heads, p.n),
@@ -208,11 +212,11 @@ std::vector<KernelPlan<Forward>> plans(const Problem& p) {
     using T = decltype(element);
     if constexpr (sizeof(T) == 2) {
       return with_view(p, [&]<class View>(View) {
-        const auto both = [&]<int kD>() {
+        const auto plans_of_d = [&]<int kD>() {
           return with_default<Forward>({groups_plan<T, kD, 1, View>(p, "64"), groups_plan<T, kD, 2, View>(p, "128")},
                                        p.t <= 64 ? 0 : 1);
         };
-        return p.d == 32 ? both.template operator()<32>() : both.template operator()<64>();
+        return p.d == 32 ? plans_of_d.template operator()<32>() : plans_of_d.template operator()<64>();
       });
     }
     return {};

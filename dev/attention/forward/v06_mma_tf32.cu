@@ -37,11 +37,12 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 && kD == 32 ? 4 : 3)
 
   const int head = blockIdx.y;
   const int image = blockIdx.z;
-  const auto own = View::parts_from_image(qkv, p, kD, image, head);
+  const auto head_qkv = View::parts_from_image(qkv, p, kD, image, head);
   const int num_steps = ceil_div(p.t, kStepKeys);
   const auto fetch = [&](int step) {
-    copy_pairs<float, kD, kStepKeys, kThreads>(smem + step % kNumStages * kStageBytes<kD>, own.k(), own.k_pitch(),
-                                               own.v(), own.v_pitch(), step * kStepKeys, p.t);
+    copy_pairs<float, kD, kStepKeys, kThreads>(smem + step % kNumStages * kStageBytes<kD>, head_qkv.k(),
+                                               head_qkv.k_pitch(), head_qkv.v(), head_qkv.v_pitch(), step * kStepKeys,
+                                               p.t);
   };
   ptx::grid_dependency_wait();
 #pragma unroll 1
@@ -55,11 +56,11 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 && kD == 32 ? 4 : 3)
   std::uint32_t queries[kTiles][kD / 8][4];
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile)
-    load_tf32_rows<kD>(queries[tile], own.q(), own.q_pitch(), row0 + 16 * tile, p.t);
+    load_tf32_rows<kD>(queries[tile], head_qkv.q(), head_qkv.q_pitch(), row0 + 16 * tile, p.t);
 
-  // Scores count in units of log2(e) * scale: e^x is then one ex2, and the scaling part of its argument's multiply-add.
-  const float unit = scale * kLog2E;
-  float row_max[kTiles][2];  // of scores without that unit
+  // e^(scale * x) is one ex2 of x * scale_log2, a product that the argument's multiply-add includes.
+  const float scale_log2 = scale * kLog2E;
+  float row_max[kTiles][2];  // of the unscaled scores
   float row_sum[kTiles][2] = {};
   float weighted[kTiles][kD / 8][4] = {};
 #pragma unroll
@@ -78,15 +79,15 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 && kD == 32 ? 4 : 3)
     for (int j = 0; j < kStepKeys / 8; ++j) add_scores<kD>(s[j], queries, smem + 8 * j * kRowBytes, scores_at);
 
     // Keys that are not there.
-    if (const int left = p.t - step * kStepKeys; left < kStepKeys) {
-      const int own_left = left - static_cast<int>(threadIdx.x % 4);  // from this lane's first key on
+    if (const int keys_left = p.t - step * kStepKeys; keys_left < kStepKeys) {
+      const int lane_keys_left = keys_left - static_cast<int>(threadIdx.x % 4);  // from this lane's first key on
 #pragma unroll
       for (int j = 0; j < kStepKeys / 8; ++j) {
 #pragma unroll
         for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
-            if (8 * j + i % 2 * 4 >= own_left) s[j][tile][i] = -INFINITY;
+            if (8 * j + i % 2 * 4 >= lane_keys_left) s[j][tile][i] = -INFINITY;
           }
         }
       }
@@ -103,23 +104,24 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 && kD == 32 ? 4 : 3)
           step_max = fmaxf(step_max, fmaxf(s[j][tile][2 * half], s[j][tile][2 * half + 1]));
         }
         step_max = quad_max(step_max);
-        const float keep = ptx::exp2_approximate((row_max[tile][half] - step_max) * unit);  // 0 in the first step
+        const float rescale =
+            ptx::exp2_approximate((row_max[tile][half] - step_max) * scale_log2);  // 0 in the first step
         row_max[tile][half] = step_max;
-        const float offset = step_max * unit;
+        const float offset = step_max * scale_log2;
         float step_sum = 0;
 #pragma unroll
         for (int j = 0; j < kStepKeys / 8; ++j) {
 #pragma unroll
           for (int i = 2 * half; i < 2 * half + 2; ++i) {
-            s[j][tile][i] = ptx::exp2_approximate(fmaf(s[j][tile][i], unit, -offset));
+            s[j][tile][i] = ptx::exp2_approximate(fmaf(s[j][tile][i], scale_log2, -offset));
             step_sum += s[j][tile][i];
           }
         }
-        row_sum[tile][half] = row_sum[tile][half] * keep + step_sum;  // of this lane's keys
+        row_sum[tile][half] = row_sum[tile][half] * rescale + step_sum;  // of this lane's keys
 #pragma unroll
         for (int j = 0; j < kD / 8; ++j) {
-          weighted[tile][j][2 * half] *= keep;
-          weighted[tile][j][2 * half + 1] *= keep;
+          weighted[tile][j][2 * half] *= rescale;
+          weighted[tile][j][2 * half + 1] *= rescale;
         }
       }
     }

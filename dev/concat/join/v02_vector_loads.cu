@@ -10,33 +10,35 @@ namespace ladder::concat {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kEach = 4;  // units of a thread
+constexpr int kVectorsPerThread = 4;
 
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kThreads) concat_join_v02_kernel(Sides at, const T* a, const T* b, T* y) {
-  const unsigned first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
+__global__ void __launch_bounds__(kThreads) concat_join_v02_kernel(ConcatVectors layout, const T* a, const T* b, T* y) {
+  const unsigned first = blockIdx.x * (kThreads * kVectorsPerThread) + threadIdx.x;
   ptx::grid_dependency_wait();
-  Bits<T, kWidth> unit[kEach];
+  Bits<T, kWidth> loaded[kVectorsPerThread];
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    if (first + i * kThreads >= at.count) break;
-    const Place from = at.place(first + i * kThreads);
-    unit[i] = load_wide<kWidth>(from.in_b ? b : a, from.index);
+  for (int i = 0; i < kVectorsPerThread; ++i) {
+    if (first + i * kThreads >= layout.count) break;
+    const SourceVector source = layout.source_of(first + i * kThreads);
+    loaded[i] = load_wide<kWidth>(source.in_b ? b : a, source.index);
   }
   ptx::grid_dependency_launch();
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    if (first + i * kThreads < at.count) store_wide<kWidth>(y, first + i * kThreads, unit[i]);
+  for (int i = 0; i < kVectorsPerThread; ++i) {
+    if (first + i * kThreads < layout.count) store_wide<kWidth>(y, first + i * kThreads, loaded[i]);
   }
 }
 
 void launch(const Problem& p, const Join::Tensors& t, void*, Stream stream) {
-  dispatch_width(p.dtype, both_whole(p), [&](auto element, auto width) {
+  dispatch_width(p.dtype, both_in_vectors(p), [&](auto element, auto width) {
     using T = decltype(element);
-    const Sides at = sides(p, width);
+    const ConcatVectors layout = concat_vectors(p, width);
     ladder::launch(concat_join_v02_kernel<T, width>,
-                   {.grid = stream_blocks(at.count, kThreads, kEach), .block = kThreads, .overlaps_previous = true},
-                   stream, at, static_cast<const T*>(t.a), static_cast<const T*>(t.b), static_cast<T*>(t.y));
+                   {.grid = stream_blocks(layout.count, kThreads, kVectorsPerThread),
+                    .block = kThreads,
+                    .overlaps_previous = true},
+                   stream, layout, static_cast<const T*>(t.a), static_cast<const T*>(t.b), static_cast<T*>(t.y));
   });
 }
 

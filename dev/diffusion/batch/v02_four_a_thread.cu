@@ -75,7 +75,7 @@ void launch(const Problem& p, const Batch::Tensors& t, void*, Stream stream) {
     ladder::launch(diffusion_batch_v02_kernel<T, width>, {.grid = grid, .block = kThreads, .overlaps_previous = true},
                    stream, p.image(), p.w * p.c, p.c, t.pixels, t.index, static_cast<T*>(t.x0));
   };
-  with_unit(p, run);
+  with_vector_width(p, run);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ template <class T>
 __global__ void diffusion_ddpm_step_v01_kernel(unsigned count, DdpmStep::Tensors t) {
   const unsigned index = blockIdx.x * kThreads + threadIdx.x;
   if (index >= count) return;
-  const Step step = t.table[*t.step];
+  const StepCoefficients step = t.table[*t.step];
   const float pred = to_float(static_cast<const T*>(t.pred)[index]);
   const float x = t.x[index];
   const float x0 = predicted_x0(step, x, pred);

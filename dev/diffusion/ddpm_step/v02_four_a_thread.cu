@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads) diffusion_ddpm_step_v02_kernel(unsig
   load_four(t.noise, quad, count, noise);
   load_four(static_cast<const T*>(t.pred), quad, count, pred);
   load_four(t.x, quad, count, x);
-  const Step step = t.table[*t.step];
+  const StepCoefficients step = t.table[*t.step];
   ptx::grid_dependency_launch();
 #pragma unroll
   for (int i = 0; i < 4; ++i) {

@@ -12,47 +12,48 @@ namespace ladder::diffusion {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kEach = 2;  // quads, or single elements, per thread
+constexpr int kVectorsPerThread = 2;  // quads, or single elements
 constexpr int kMaxParts = 64;
 
-// Partition of an image: a unit is a load of kWidth elements, a part has `each` units.
-struct Cut {
-  unsigned units;  // per image
+// Partition of an image into parts of `vectors_per_part` vectors, each of kWidth elements.
+struct ImageSplit {
+  unsigned vectors;  // per image
   int parts;
-  unsigned each;
+  unsigned vectors_per_part;
 };
 
 template <int kWidth>
-Cut cut_of(const Problem& p) {
-  Cut cut{.units = static_cast<unsigned>(p.image() / kWidth)};
-  const std::int64_t parts = (p.image() / kWidth + kThreads * kEach - 1) / (kThreads * kEach);
-  cut.parts = static_cast<int>(parts < kMaxParts ? parts : kMaxParts);
-  cut.each = (cut.units + cut.parts - 1) / cut.parts;
-  return cut;
+ImageSplit split_of(const Problem& p) {
+  ImageSplit split{.vectors = static_cast<unsigned>(p.image() / kWidth)};
+  const std::int64_t parts = (p.image() / kWidth + kThreads * kVectorsPerThread - 1) / (kThreads * kVectorsPerThread);
+  split.parts = static_cast<int>(parts < kMaxParts ? parts : kMaxParts);
+  split.vectors_per_part = (split.vectors + split.parts - 1) / split.parts;
+  return split;
 }
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
-    diffusion_loss_v02_parts_kernel(Cut cut, float scale, const T* pred, const float* noise, T* dpred, float* sums) {
-  const unsigned image = blockIdx.y * cut.units;
-  const unsigned last = min((blockIdx.x + 1) * cut.each, cut.units);
+    diffusion_loss_v02_parts_kernel(ImageSplit split, float scale, const T* pred, const float* noise, T* dpred,
+                                    float* sums) {
+  const unsigned image = blockIdx.y * split.vectors;
+  const unsigned last = min((blockIdx.x + 1) * split.vectors_per_part, split.vectors);
   float sum = 0;
-#pragma unroll kEach
-  for (unsigned unit = blockIdx.x * cut.each + threadIdx.x; unit < last; unit += kThreads) {
+#pragma unroll kVectorsPerThread
+  for (unsigned vector = blockIdx.x * split.vectors_per_part + threadIdx.x; vector < last; vector += kThreads) {
     float difference[kWidth];
     float target[kWidth];
-    load_unit<T, kWidth>(pred, image + unit, difference);
-    load_unit<float, kWidth>(noise, image + unit, target);
+    load_vector<T, kWidth>(pred, image + vector, difference);
+    load_vector<float, kWidth>(noise, image + vector, target);
 #pragma unroll
     for (int v = 0; v < kWidth; ++v) {
       difference[v] -= target[v];
       sum += difference[v] * difference[v];
       difference[v] *= scale;
     }
-    store_unit<T, kWidth>(dpred, image + unit, difference);
+    store_vector<T, kWidth>(dpred, image + vector, difference);
   }
   sum = block_sum<kThreads>(sum);
-  if (threadIdx.x == 0) sums[blockIdx.y * cut.parts + blockIdx.x] = sum;
+  if (threadIdx.x == 0) sums[blockIdx.y * split.parts + blockIdx.x] = sum;
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -74,15 +75,15 @@ void launch(const Problem& p, const Loss::Tensors& t, void* workspace, Stream st
   auto* const sums = static_cast<float*>(workspace);  // [n][parts]
   const auto run = [&](auto element, auto width) {
     using T = decltype(element);
-    const Cut cut = cut_of<width>(p);
-    const dim3 grid(static_cast<unsigned>(cut.parts), static_cast<unsigned>(p.n));
-    ladder::launch(diffusion_loss_v02_parts_kernel<T, width>, {.grid = grid, .block = kThreads}, stream, cut,
+    const ImageSplit split = split_of<width>(p);
+    const dim3 grid(static_cast<unsigned>(split.parts), static_cast<unsigned>(p.n));
+    ladder::launch(diffusion_loss_v02_parts_kernel<T, width>, {.grid = grid, .block = kThreads}, stream, split,
                    static_cast<float>(2.0 / static_cast<double>(p.elements())), static_cast<const T*>(t.pred), t.noise,
                    static_cast<T*>(t.dpred), sums);
-    ladder::launch(diffusion_loss_v02_mean_kernel, {.grid = 1, .block = kThreads}, stream, p.n, cut.parts, p.image(),
+    ladder::launch(diffusion_loss_v02_mean_kernel, {.grid = 1, .block = kThreads}, stream, p.n, split.parts, p.image(),
                    sums, t.losses, t.loss);
   };
-  with_unit(p, run);
+  with_vector_width(p, run);
 }
 
 }  // namespace

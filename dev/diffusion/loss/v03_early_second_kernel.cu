@@ -20,26 +20,27 @@ constexpr int kMeanThreads = 1024;  // a warp for each of 32 images
 constexpr int kMeanWarps = kMeanThreads / 32;
 static_assert(kMeanWarps == 32, "the warps' sums are one warp's lanes");
 
-// A unit is kWidth elements, a row of blocks an image; part x of it is every unit of the row's block x.
+// A vector is kWidth elements. A row of blocks has one image; part x of the image is the vectors of the row's block x.
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kThreads) diffusion_loss_v03_parts_kernel(unsigned units, float scale, const T* pred,
-                                                                            const float* noise, T* dpred, float* sums) {
-  const unsigned image = blockIdx.y * units;
+__global__ void __launch_bounds__(kThreads)
+    diffusion_loss_v03_parts_kernel(unsigned vectors, float scale, const T* pred, const float* noise, T* dpred,
+                                    float* sums) {
+  const unsigned image = blockIdx.y * vectors;
   ptx::grid_dependency_wait();
   ptx::grid_dependency_launch();
   float sum = 0;
-  for (unsigned unit = blockIdx.x * kThreads + threadIdx.x; unit < units; unit += gridDim.x * kThreads) {
+  for (unsigned vector = blockIdx.x * kThreads + threadIdx.x; vector < vectors; vector += gridDim.x * kThreads) {
     float difference[kWidth];
     float target[kWidth];
-    load_unit<T, kWidth>(pred, image + unit, difference);
-    load_unit<float, kWidth>(noise, image + unit, target);
+    load_vector<T, kWidth>(pred, image + vector, difference);
+    load_vector<float, kWidth>(noise, image + vector, target);
 #pragma unroll
     for (int v = 0; v < kWidth; ++v) {
       difference[v] -= target[v];
       sum += difference[v] * difference[v];
       difference[v] *= scale;
     }
-    store_unit<T, kWidth>(dpred, image + unit, difference);
+    store_vector<T, kWidth>(dpred, image + vector, difference);
   }
   sum = block_sum<kThreads>(sum);
   if (threadIdx.x == 0) sums[blockIdx.y * gridDim.x + blockIdx.x] = sum;
@@ -54,7 +55,7 @@ __device__ __forceinline__ float warp_sum(float value) {
 
 __global__ void __launch_bounds__(kMeanThreads)
     diffusion_loss_v03_mean_kernel(int n, int parts, float elements, const float* sums, float* losses, float* loss) {
-  LADDER_SHARED(float, of_warp, [kMeanWarps]);
+  LADDER_SHARED(float, warp_sums, [kMeanWarps]);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   ptx::grid_dependency_wait();
@@ -71,10 +72,10 @@ __global__ void __launch_bounds__(kMeanThreads)
     total += mean;
   }
   ptx::grid_dependency_launch();
-  if (lane == 0) of_warp[warp] = total;
+  if (lane == 0) warp_sums[warp] = total;
   __syncthreads();
   if (warp > 0) return;
-  total = warp_sum(of_warp[lane]);
+  total = warp_sum(warp_sums[lane]);
   if (lane == 0) *loss = total / static_cast<float>(n);
 }
 
@@ -93,7 +94,7 @@ void launch(const Problem& p, const Loss::Tensors& t, void* workspace, Stream st
     ladder::launch(diffusion_loss_v03_mean_kernel, {.grid = 1, .block = kMeanThreads, .overlaps_previous = true},
                    stream, p.n, parts, p.image(), sums, t.losses, t.loss);
   };
-  with_unit(p, run);
+  with_vector_width(p, run);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kThreads = 128;
 
-template <bool kWhole>
+template <bool kFullQuads>
 __global__ void __launch_bounds__(kThreads)
     diffusion_noise_v02_kernel(unsigned num_images, unsigned image, const std::int64_t* philox, float* noise) {
   const unsigned quad = blockIdx.x * kThreads + threadIdx.x;
@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kThreads)
   const float4 four = normals(philox, image, quad);
   const float values[4] = {four.x, four.y, four.z, four.w};
   ptx::grid_dependency_launch();
-  if constexpr (kWhole) return store_four(noise, quad, num_images * image, values);
+  if constexpr (kFullQuads) return store_four(noise, quad, num_images * image, values);
   const unsigned element = 4 * (quad - n * quads_of(image));
   store_some(noise + n * image + element, image - element, values);
 }

@@ -16,11 +16,11 @@ __global__ void diffusion_q_sample_v01_kernel(Problem p, QSample::Tensors t) {
   const unsigned image = p.h * p.w * p.c;
   const unsigned n = index / image;
   if (n >= static_cast<unsigned>(p.n)) return;
-  const Diffused at = t.table[t.t[n]];
+  const Diffused coefficients = t.table[t.t[n]];
   const float noise = normal(t.philox, image, index);
   t.noise[index] = noise;
   static_cast<T*>(t.x_t)[index] =
-      from_float<T>(at.signal * to_float(static_cast<const T*>(t.x0)[index]) + at.noise * noise);
+      from_float<T>(coefficients.signal * to_float(static_cast<const T*>(t.x0)[index]) + coefficients.noise * noise);
 }
 
 void launch(const Problem& p, const QSample::Tensors& t, void*, Stream stream) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kThreads = 128;
 
-template <class T, bool kWhole>
+template <class T, bool kFullQuads>
 __global__ void __launch_bounds__(kThreads)
     diffusion_q_sample_v02_kernel(unsigned num_images, unsigned image, QSample::Tensors t) {
   const unsigned quad = blockIdx.x * kThreads + threadIdx.x;
@@ -24,18 +24,18 @@ __global__ void __launch_bounds__(kThreads)
   const unsigned index = n * image + element;
   ptx::grid_dependency_wait();
   float x[4];
-  if constexpr (kWhole) {
+  if constexpr (kFullQuads) {
     load_four(static_cast<const T*>(t.x0), quad, count, x);
   } else {
     load_some(static_cast<const T*>(t.x0) + index, image - element, x);
   }
-  const Diffused at = t.table[t.t[n]];
+  const Diffused coefficients = t.table[t.t[n]];
   const float4 four = normals(t.philox, image, quad);
   const float noise[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
-  for (unsigned i = 0; i < 4; ++i) x[i] = at.signal * x[i] + at.noise * noise[i];
+  for (unsigned i = 0; i < 4; ++i) x[i] = coefficients.signal * x[i] + coefficients.noise * noise[i];
   ptx::grid_dependency_launch();
-  if constexpr (kWhole) {
+  if constexpr (kFullQuads) {
     store_four(static_cast<T*>(t.x_t), quad, count, x);
     store_four(t.noise, quad, count, noise);
   } else {

@@ -2,8 +2,8 @@
 //         them there, w as an MN-major operand, as its sums run down w's columns; blocks stay, and two consumer warpgroups
 //         take tiles by turns.
 // Parent: v05.
-// Why:    as of fprop v06: v05's blocks load, multiply and store one after the other, at 1.2 to 1.6 times cuBLASLt's warm
-//         time. Limiter: memory at 64x64; at 16x16 and 8x8 the first load and the last store.
+// Why:    as of fprop v06: v05's blocks load, multiply and store one after the other. Limiter: memory at 64x64; at 16x16
+//         and 8x8 the first load and the last store.
 // Needs:  sm_90a; n and k multiples of 8 (the TMA's strides are multiples of 16 bytes); bf16 or fp16.
 
 #include "dev/gemm/concat_operand.h"

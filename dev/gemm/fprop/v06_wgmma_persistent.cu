@@ -2,10 +2,9 @@
 //         blocks stay: one an SM, whose two consumer warpgroups take tiles by turns, so that one stores while the other
 //         multiplies and the producer is already loading for the next.
 // Parent: v05.
-// Why:    v05's blocks load, multiply and store one after the other; only their neighbours on the SM fill the gaps, at 1.3
-//         to 1.7 times cuBLASLt's warm time. Here no thread computes an address, and a tile's start and end cost nothing but
-//         for a block's first and last. Limiter: memory at 64x64; at 16x16 and 8x8, with a few tiles a block, the first
-//         load and the last store.
+// Why:    v05's blocks load, multiply and store one after the other; only their neighbours on the SM fill the gaps.
+//         Here no thread computes an address, and a tile's start and end cost nothing but for a block's first and last.
+//         Limiter: memory at 64x64; at 16x16 and 8x8, with a few tiles a block, the first load and the last store.
 // Needs:  sm_90a; k a multiple of 8 (the TMA's strides are multiples of 16 bytes); bf16 or fp16. Of x in two parts, a
 //         multiple of 64 columns in the first.
 
@@ -91,7 +90,7 @@ std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
 }
 
 const char* supports(const Problem& p) {
-  return p.k % 8 == 0 ? whole_boxes(p) : "k is not a multiple of 8, but the TMA's strides are multiples of 16 bytes";
+  return p.k % 8 == 0 ? full_boxes(p) : "k is not a multiple of 8, but the TMA's strides are multiples of 16 bytes";
 }
 
 }  // namespace

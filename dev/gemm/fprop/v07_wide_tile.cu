@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   const Product c = product(p);
   const TileOrder<Tile> order(c);
   const int steps = ceil_div(c.terms, kTerms<T>);
-  RingIndex<Tile::kStages> at;
+  RingIndex<Tile::kStages> ring;
 
   if (threadIdx.x >= kConsumerThreads) {
     // The producer, one thread. A fresh barrier lets a wait for the parity before its first phase pass: parity ^ 1.
@@ -50,11 +50,11 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
     ptx::tma_prefetch(x_map);
     ptx::tma_prefetch(w_map);
     for (int tile = blockIdx.x; tile < order.count(); tile += gridDim.x) {
-      const int2 first = order.at(tile);
-      for (int step = 0; step < steps; ++step, at.advance()) {
-        unsigned char* const to = smem + at.stage * Tile::kStageBytes;
-        ptx::Mbarrier* const full = stages.full + at.stage;
-        ptx::mbarrier_wait(stages.empty + at.stage, at.parity ^ 1);
+      const int2 first = order.offset_of(tile);
+      for (int step = 0; step < steps; ++step, ring.advance()) {
+        unsigned char* const to = smem + ring.stage * Tile::kStageBytes;
+        ptx::Mbarrier* const full = stages.full + ring.stage;
+        ptx::mbarrier_wait(stages.empty + ring.stage, ring.parity ^ 1);
         ptx::mbarrier_arrive_expect_tx(full, Tile::kStageBytes);
         ptx::tma_load(to, x_map, full, step * kTerms<T>, first.x, 0);
         ptx::tma_load(to + kBytesX, w_map, full, step * kTerms<T>, first.y, 0);
@@ -70,13 +70,13 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   const bool elected = threadIdx.x % 32 == 0;
   unsigned char* const staging = smem + Tile::kStages * Tile::kStageBytes + warp * kWarpStoreBytes<T>;
   for (int tile = blockIdx.x; tile < order.count(); tile += gridDim.x) {
-    const int2 first = order.at(tile);
+    const int2 first = order.offset_of(tile);
     float acc[kBlockN / 2];
     int previous = 0;  // the stage of the step before
-    for (int step = 0; step < steps; ++step, at.advance()) {
-      const unsigned char* const x = smem + at.stage * Tile::kStageBytes + group * Tile::kGroupRows * kStepRowBytes;
-      const unsigned char* const w = smem + at.stage * Tile::kStageBytes + kBytesX;
-      ptx::mbarrier_wait(stages.full + at.stage, at.parity);
+    for (int step = 0; step < steps; ++step, ring.advance()) {
+      const unsigned char* const x = smem + ring.stage * Tile::kStageBytes + group * Tile::kGroupRows * kStepRowBytes;
+      const unsigned char* const w = smem + ring.stage * Tile::kStageBytes + kBytesX;
+      ptx::mbarrier_wait(stages.full + ring.stage, ring.parity);
       ptx::wgmma_fence();
 #pragma unroll
       for (int byte = 0; byte < kStepRowBytes; byte += kWgmmaBytes) {
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
       // The stage that the multiplications before these have read is free.
       ptx::wgmma_wait<1>();
       if (elected && step > 0) ptx::mbarrier_arrive(stages.empty + previous);
-      previous = at.stage;
+      previous = ring.stage;
     }
     ptx::wgmma_wait<0>();
     ptx::warpgroup_fence_operand(acc);

@@ -77,8 +77,8 @@ __global__ void __launch_bounds__(kSplitThreads) gemm_fprop_v08_split_kernel(Mat
   for (int part = 0; part < kParts; ++part) {
 #pragma unroll
     for (int i = 0; i < kRun; ++i) values[i] = parts[i][part];
-    const long long at = (static_cast<long long>(part) * matrix.rows + row) * pitch_of(k) + col;
-    *reinterpret_cast<uint4*>(matrix.to + at) = pack<__nv_bfloat16>(values);
+    const long long offset = (static_cast<long long>(part) * matrix.rows + row) * pitch_of(k) + col;
+    *reinterpret_cast<uint4*>(matrix.to + offset) = pack<__nv_bfloat16>(values);
   }
 }
 
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   const Product c = product(p);
   const TileOrder<Tile> order(c);
   const int steps = ceil_div(c.terms, kStepTerms16);
-  RingIndex<Tile::kStages> at;
+  RingIndex<Tile::kStages> ring;
 
   if (threadIdx.x >= kConsumerThreads) {
     // The producer, one thread: all parts of a step in one box.
@@ -103,11 +103,11 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
     ptx::tma_prefetch(x_map);
     ptx::tma_prefetch(w_map);
     for (int tile = blockIdx.x; tile < order.count(); tile += gridDim.x) {
-      const int2 first = order.at(tile);
-      for (int step = 0; step < steps; ++step, at.advance()) {
-        unsigned char* const to = smem + at.stage * Tile::kStageBytes;
-        ptx::Mbarrier* const full = stages.full + at.stage;
-        ptx::mbarrier_wait(stages.empty + at.stage, at.parity ^ 1);
+      const int2 first = order.offset_of(tile);
+      for (int step = 0; step < steps; ++step, ring.advance()) {
+        unsigned char* const to = smem + ring.stage * Tile::kStageBytes;
+        ptx::Mbarrier* const full = stages.full + ring.stage;
+        ptx::mbarrier_wait(stages.empty + ring.stage, ring.parity ^ 1);
         ptx::mbarrier_arrive_expect_tx(full, Tile::kStageBytes);
         ptx::tma_load(to, x_map, full, step * kStepTerms16, first.x, 0);
         ptx::tma_load(to + kParts * kPartBytes, w_map, full, step * kStepTerms16, first.y, 0);
@@ -121,12 +121,12 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   const int group = threadIdx.x / kGroupThreads;
   const int warp = threadIdx.x / 32;
   for (int tile = blockIdx.x; tile < order.count(); tile += gridDim.x) {
-    const int2 first = order.at(tile);
+    const int2 first = order.offset_of(tile);
     float sum[kBlockN / 2] = {};
-    for (int step = 0; step < steps; ++step, at.advance()) {
-      const unsigned char* const x = smem + at.stage * Tile::kStageBytes + group * Tile::kGroupRows * kStepRowBytes;
-      const unsigned char* const w = smem + at.stage * Tile::kStageBytes + kParts * kPartBytes;
-      ptx::mbarrier_wait(stages.full + at.stage, at.parity);
+    for (int step = 0; step < steps; ++step, ring.advance()) {
+      const unsigned char* const x = smem + ring.stage * Tile::kStageBytes + group * Tile::kGroupRows * kStepRowBytes;
+      const unsigned char* const w = smem + ring.stage * Tile::kStageBytes + kParts * kPartBytes;
+      ptx::mbarrier_wait(stages.full + ring.stage, ring.parity);
 
       // Part i is 2^-8 of the part before it: a pair's product is 2^-8 to the sum of its numbers, and those with a sum of
       // kParts and more are too small to count.
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
       ptx::wgmma_commit();
       ptx::wgmma_wait<0>();
       ptx::warpgroup_fence_operand(acc);
-      if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(stages.empty + at.stage);
+      if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(stages.empty + ring.stage);
 #pragma unroll
       for (int i = 0; i < kBlockN / 2; ++i) sum[i] += acc[i];
     }

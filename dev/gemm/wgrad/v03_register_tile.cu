@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(Tile::kThreads, kMinBlocks<Tile, kVectors>)
   float acc[Tile::kThreadM][Tile::kThreadN] = {};
   float bias_sum = 0;  // of column n0 + threadIdx.x
   const int bias_column = threadIdx.x;
-  const bool sums_bias = dbias && k0 == 0 && bias_column < Tile::kBlockM;
+  const bool accumulates_bias_gradient = dbias && k0 == 0 && bias_column < Tile::kBlockM;
   ptx::grid_dependency_wait();
   a.fetch(first, end);
   b.fetch(first, end);
@@ -54,21 +54,22 @@ __global__ void __launch_bounds__(Tile::kThreads, kMinBlocks<Tile, kVectors>)
       b.fetch(m + kChunk, end);
     }
     Tile::template multiply<kChunk>(acc, as, bs);
-    if (sums_bias) {
+    if (accumulates_bias_gradient) {
       // A chunk by itself first: one long sum of thousands of rows rounds three times as much.
-      float of_chunk = 0;
+      float chunk_sum = 0;
 #pragma unroll
-      for (int row = 0; row < kChunk; ++row) of_chunk += as[row * Tile::kPitchM + bias_column];
-      bias_sum += of_chunk;
+      for (int row = 0; row < kChunk; ++row) chunk_sum += as[row * Tile::kPitchM + bias_column];
+      bias_sum += chunk_sum;
     }
   }
 
   ptx::grid_dependency_launch();
   const long long weights = static_cast<long long>(p.n) * p.k;
-  const bool whole = split.splits == 1;
+  const bool single_split = split.splits == 1;
   float* const partial_row = partial + split_idx * (padded(weights) + padded(dbias ? p.n : 0));
-  store_sums<Tile>(acc, n0, k0, p.n, p.k, {}, whole ? dw : partial_row);
-  if (sums_bias && n0 + bias_column < p.n) (whole ? dbias : partial_row + padded(weights))[n0 + bias_column] = bias_sum;
+  store_sums<Tile>(acc, n0, k0, p.n, p.k, {}, single_split ? dw : partial_row);
+  if (accumulates_bias_gradient && n0 + bias_column < p.n)
+    (single_split ? dbias : partial_row + padded(weights))[n0 + bias_column] = bias_sum;
 }
 
 template <class Tile>

@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 
   float bias_sum = 0;  // of column n0 + threadIdx.x
   const int bias_column = threadIdx.x;
-  const bool sums_bias = dbias && k0 == 0 && bias_column < kBlockM;
+  const bool accumulates_bias_gradient = dbias && k0 == 0 && bias_column < kBlockM;
   const int num_chunks = ceil_div(end - first, F::kChunk);
   fetch(0);
   for (int t = 0; t < num_chunks; ++t) {
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kThreads, 2)
         for (int i = 0; i < kWarpM / 16; ++i) wmma::mma_sync(acc[i][j], a[i], b, acc[i][j]);
       }
     }
-    if (sums_bias) {
+    if (accumulates_bias_gradient) {
       for (int m = 0; m < F::kChunk; ++m) bias_sum += to_float(as[m * F::kPitchA + bias_column]);
     }
     __syncthreads();
@@ -128,15 +128,16 @@ __global__ void __launch_bounds__(kThreads, 2)
     }
   }
   __syncthreads();
-  const bool whole = split.splits == 1;
+  const bool single_split = split.splits == 1;
   const long long weights = static_cast<long long>(p.n) * p.k;
   float* const partial_row = partial + split_idx * (padded(weights) + padded(dbias ? p.n : 0));
-  if (whole) {
+  if (single_split) {
     store_tile<kThreads, kBlockM, kBlockN>(tile, kPitchC, 0, n0, k0, p.n, p.k, Epilogue<T>{}, dw);
   } else {
     store_tile<kThreads, kBlockM, kBlockN>(tile, kPitchC, 0, n0, k0, p.n, p.k, Epilogue<float>{}, partial_row);
   }
-  if (sums_bias && n0 + bias_column < p.n) (whole ? dbias : partial_row + padded(weights))[n0 + bias_column] = bias_sum;
+  if (accumulates_bias_gradient && n0 + bias_column < p.n)
+    (single_split ? dbias : partial_row + padded(weights))[n0 + bias_column] = bias_sum;
 }
 
 template <class T>

@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
 
   float acc[Tile::kWarpM / 16][Tile::kWarpN / 8][4] = {};
   float bias_sum[Tile::kWarpM / 16][4] = {};
-  const bool sums_bias = dbias && k0 == 0 && Tile::warp_n() == 0;
+  const bool accumulates_bias_gradient = dbias && k0 == 0 && Tile::warp_n() == 0;
   ptx::grid_dependency_wait();
 #pragma unroll
   for (int step = 0; step < kStages - 1; ++step) fetch(step);
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
     __syncthreads();
     fetch(step + kStages - 1);
     const unsigned char* const as = smem + step % kStages * kStageBytes;
-    multiply_step<T, Tile, A, B>(acc, as, as + A::kBytes, sums_bias, bias_sum);
+    multiply_step<T, Tile, A, B>(acc, as, as + A::kBytes, accumulates_bias_gradient, bias_sum);
   }
 
   ptx::grid_dependency_launch();
@@ -75,22 +75,22 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
   float* const tile = reinterpret_cast<float*>(smem);
   put_sums<Tile>(acc, tile);
   __syncthreads();
-  const bool whole = split.splits == 1;
+  const bool single_split = split.splits == 1;
   const long long weights = static_cast<long long>(p.n) * p.k;
   float* const partial_row = partial + split_idx * (padded(weights) + padded(dbias ? p.n : 0));
-  if (whole) {
+  if (single_split) {
     store_tile<kThreads, Tile::kBlockM, Tile::kBlockN>(tile, Tile::kPitch, 0, n0, k0, p.n, p.k, Epilogue<T>{}, dw);
   } else {
     store_tile<kThreads, Tile::kBlockM, Tile::kBlockN>(tile, Tile::kPitch, 0, n0, k0, p.n, p.k, Epilogue<float>{},
                                                        partial_row);
   }
-  if (!sums_bias || threadIdx.x % 4 != 0) return;
-  void* const bias_to = whole ? static_cast<void*>(dbias) : partial_row + padded(weights);
+  if (!accumulates_bias_gradient || threadIdx.x % 4 != 0) return;
+  void* const bias_to = single_split ? static_cast<void*>(dbias) : partial_row + padded(weights);
 #pragma unroll
   for (int i = 0; i < Tile::kWarpM / 16; ++i) {
     const int n = n0 + Tile::warp_m() + 16 * i + static_cast<int>(threadIdx.x) % 32 / 4;
-    if (n < p.n) store_gradient<P>(bias_to, n, bias_sum[i][0], whole);
-    if (n + 8 < p.n) store_gradient<P>(bias_to, n + 8, bias_sum[i][2], whole);
+    if (n < p.n) store_gradient<P>(bias_to, n, bias_sum[i][0], single_split);
+    if (n + 8 < p.n) store_gradient<P>(bias_to, n + 8, bias_sum[i][2], single_split);
   }
 }
 

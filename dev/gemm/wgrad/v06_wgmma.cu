@@ -3,8 +3,8 @@
 //         kernel adds the partial sums, in order. Four warps sum dy's columns from the same stages for dbias.
 // Parent: v05.
 // Why:    v05 moves every element from shared memory to registers by ldmatrix, two to four times, and computes an address for
-//         every 16 bytes: 20 us at 8192 rows and 576 x 192 weights, whose bytes take 5. Limiter left: as v05's, partial sums
-//         that are written and read once more, and the second launch.
+//         every 16 bytes: these instructions take longer than memory takes for the bytes. Limiter left: as v05's, partial
+//         sums that are written and read once more, and the second launch.
 // Needs:  sm_90a; n and k multiples of 8 (the TMA's strides are multiples of 16 bytes); bf16 or fp16. A workspace where the
 //         rows are split. Of x in two parts, the first is a multiple of 64 columns.
 
@@ -46,19 +46,19 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   const int split_idx = blockIdx.x / tiles_k / tiles_n;
   const int first = split_idx * split.units_per_split;
   const int count = min(split.units_per_split, ceil_div(p.m, kStepRows) - first);
-  const bool sums_bias = dbias && k0 == 0;
+  const bool accumulates_bias_gradient = dbias && k0 == 0;
 
   if (threadIdx.x == 0) {
     for (int i = 0; i < Tile::kStages; ++i) {
       ptx::mbarrier_init(full + i, 1);
-      ptx::mbarrier_init(empty + i, Tile::kConsumerWarps + (sums_bias ? kBiasWarps : 0));
+      ptx::mbarrier_init(empty + i, Tile::kConsumerWarps + (accumulates_bias_gradient ? kBiasWarps : 0));
     }
     ptx::mbarrier_fence_init();
   }
   __syncthreads();
   ptx::grid_dependency_wait();
 
-  const bool whole = split.splits == 1;
+  const bool single_split = split.splits == 1;
   const long long weights = static_cast<long long>(p.n) * p.k;
   float* const partial_row = partial + split_idx * (padded(weights) + padded(dbias ? p.n : 0));
   const int warp = threadIdx.x / 32;
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   }
 
   if (warp > Tile::kConsumerWarps) {
-    if (!sums_bias) return;
+    if (!accumulates_bias_gradient) return;
     const int bias_warp = warp - Tile::kConsumerWarps - 1;
     float bias_sum[Tile::kGroups][2] = {};
     for (int i = 0; i < count; ++i) {
@@ -97,12 +97,12 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
       __syncwarp();
       if (lane == 0) ptx::mbarrier_arrive(empty + stage);
     }
-    void* const bias_to = whole ? static_cast<void*>(dbias) : partial_row + padded(weights);
+    void* const bias_to = single_split ? static_cast<void*>(dbias) : partial_row + padded(weights);
 #pragma unroll
     for (int box = 0; box < Tile::kGroups; ++box) {
       add_column_lanes(bias_sum[box]);
       const int n = n0 + box * kBoxColumns + bias_warp * 16 + lane * 2;
-      if (lane < 8 && n < p.n) store_gradient_pair<P>(bias_to, n, bias_sum[box][0], bias_sum[box][1], whole);
+      if (lane < 8 && n < p.n) store_gradient_pair<P>(bias_to, n, bias_sum[box][0], bias_sum[box][1], single_split);
     }
     return;
   }
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
       if (k >= p.k) continue;
       const float pair[2] = {acc[4 * j + 2 * half], acc[4 * j + 2 * half + 1]};
       const long long index = static_cast<long long>(n) * p.k + k;
-      if (whole) {
+      if (single_split) {
         unsigned rounded[1];
         pack<T, 1>(pair, rounded);
         *reinterpret_cast<unsigned*>(dw + index) = rounded[0];

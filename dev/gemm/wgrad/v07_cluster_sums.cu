@@ -2,9 +2,9 @@
 //         the tile, adds what all of them have of it, in the order of their ranks, and stores it once. Where more blocks than
 //         a cluster split the rows, clusters write partial sums, an eighth of v06's.
 // Parent: v06.
-// Why:    at 8x8 and 16x16 v06's partial sums are 2 to 12 MB, written, read by a second kernel and launched for: 3 to 4 us of
-//         6 to 10. A cluster of eight leaves one launch and no partial sums where dw has a dozen tiles. Limiter left:
-//         clusters of eight leave a dozen SMs idle, and the last block's rows are waited for by all.
+// Why:    at 8x8 and 16x16 v06's partial sums are 2 to 12 MB, written, read by a second kernel and launched for: a large
+//         part of the time. A cluster of eight leaves one launch and no partial sums where dw has a dozen tiles. Limiter
+//         left: clusters of eight leave a dozen SMs idle, and the last block's rows are waited for by all.
 // Needs:  sm_90a; n and k multiples of 8 (the TMA's strides are multiples of 16 bytes); bf16 or fp16. A workspace where
 //         more than a cluster split the rows. Of x in two parts, the first is a multiple of 64 columns.
 
@@ -48,12 +48,12 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   const int cluster_idx = tile / tiles_k / tiles_n;
   const int first = (cluster_idx * split.ranks + rank) * split.units_per_block;
   const int count = min(split.units_per_block, ceil_div(p.m, kStepRows) - first);  // 0 or less: nothing to add
-  const bool sums_bias = dbias && k0 == 0;
+  const bool accumulates_bias_gradient = dbias && k0 == 0;
 
   if (threadIdx.x == 0) {
     for (int i = 0; i < Tile::kStages; ++i) {
       ptx::mbarrier_init(full + i, 1);
-      ptx::mbarrier_init(empty + i, Tile::kConsumerWarps + (sums_bias ? kBiasWarps : 0));
+      ptx::mbarrier_init(empty + i, Tile::kConsumerWarps + (accumulates_bias_gradient ? kBiasWarps : 0));
     }
     ptx::mbarrier_fence_init();
   }
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     }
     ptx::grid_dependency_launch();
     __syncwarp();  // the barriers below are for whole warps
-  } else if (sums_bias) {
+  } else if (accumulates_bias_gradient) {
     for (int i = 0; i < count; ++i) {
       const int stage = stage_of<Tile::kStages>(i);
       ptx::mbarrier_wait(full + stage, parity_of<Tile::kStages>(i));
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   }
   ptx::cluster_sync();
 
-  const bool whole = split.clusters == 1;
+  const bool single_split = split.clusters == 1;
   const long long weights = static_cast<long long>(p.n) * p.k;
   float* const partial_row = partial + cluster_idx * (padded(weights) + padded(dbias ? p.n : 0));
   constexpr int kQuadsPerRow = Tile::kColumns / 4;
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     auto* const mine = reinterpret_cast<float4*>(sums + i / kQuadsPerRow * Tile::kPitch + i % kQuadsPerRow * 4);
     const float4 v = sum_over_cluster(mine, split.ranks);
     const long long index = static_cast<long long>(n) * p.k + k;
-    if (whole) {
+    if (single_split) {
       unsigned words[2];
       pack<T, 2>({v.x, v.y, v.z, v.w}, words);
       *reinterpret_cast<uint2*>(dw + index) = {words[0], words[1]};
@@ -156,10 +156,10 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
       *reinterpret_cast<float4*>(partial_row + index) = v;
     }
   }
-  if (sums_bias && rank == 0) {
-    void* const bias_to = whole ? static_cast<void*>(dbias) : partial_row + padded(weights);
+  if (accumulates_bias_gradient && rank == 0) {
+    void* const bias_to = single_split ? static_cast<void*>(dbias) : partial_row + padded(weights);
     for (int i = threadIdx.x; i < Tile::kFeatures && n0 + i < p.n; i += Tile::kThreads)
-      store_gradient<P>(bias_to, n0 + i, sum_over_cluster(bias_sums + i, split.ranks), whole);
+      store_gradient<P>(bias_to, n0 + i, sum_over_cluster(bias_sums + i, split.ranks), single_split);
   }
   // No block ends before the others have read its shared memory.
   ptx::cluster_sync();

@@ -1,8 +1,8 @@
 // Idea:   the tiles of all layers are one grid, each a cluster as in wgrad's v07: a few blocks that split the rows and add up
 //         in each other's shared memory. As many blocks to a cluster as fill the card once.
 // Parent: v01 here; wgrad v07 for the tile.
-// Why:    at 8x8 and 16x16 a layer's dw has a dozen tiles, so that v07 cuts its rows into runs of 4 to 20 steps, and half of
-//         each launch's 8 to 12 us is start, exchange and tail. Five or six layers have tiles for most SMs: one start, longer
+// Why:    at 8x8 and 16x16 a layer's dw has a dozen tiles, so that v07 cuts its rows into runs of 4 to 20 steps, and start,
+//         exchange and tail are a large part of each launch. Five or six layers have tiles for most SMs: one start, longer
 //         runs, clusters of two or four, and no partial sums in memory. Limiter left: whole waves of whole clusters.
 // Needs:  sm_90a; n and k multiples of 8 (the TMA's strides are multiples of 16 bytes); bf16 or fp16. Of x in two parts, a
 //         multiple of 64 columns in the first.
@@ -38,10 +38,10 @@ struct Tile : BoxTile<kGroups, kColumns> {
   static_assert((kSums + Base::kFeatures) * 4 <= Base::kStages * Base::kStageBytes, "accumulators fit the stages");
 };
 
-// A cluster of `ranks` blocks has one tile of one layer; each block multiplies `each` steps of 64 rows, the last ones fewer.
+// A cluster of `ranks` blocks has one tile of one layer; each block multiplies `steps_per_block` steps of 64 rows, the last ones fewer.
 template <class T, class Tile>
 __global__ void __launch_bounds__(Tile::kThreads, 1)
-    gemm_wgrad_batch_v02_kernel(Problem p, int ranks, int each, const __grid_constant__ Layers<T> layers) {
+    gemm_wgrad_batch_v02_kernel(Problem p, int ranks, int steps_per_block, const __grid_constant__ Layers<T> layers) {
   LADDER_DYN_SMEM(smem);  // [stage]: boxes of dy, boxes of x: 64 rows of 64 columns
   auto* const full = reinterpret_cast<ptx::Mbarrier*>(smem + Tile::kStages * Tile::kStageBytes);
   ptx::Mbarrier* const empty = full + Tile::kStages;
@@ -53,9 +53,9 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   const int k0 = tile % tiles_k * Tile::kColumns;
   const int n0 = tile / tiles_k % tiles_n * Tile::kFeatures;
   const int layer = tile / tiles_k / tiles_n;
-  const int first = rank * each;
-  const int count = min(each, ceil_div(p.m, kStepRows) - first);  // 0 or less: nothing to add
-  const bool sums_bias = p.bias && k0 == 0;
+  const int first = rank * steps_per_block;
+  const int count = min(steps_per_block, ceil_div(p.m, kStepRows) - first);  // 0 or less: nothing to add
+  const bool accumulates_bias_gradient = p.bias && k0 == 0;
 
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   if (threadIdx.x == 0) {
     for (int i = 0; i < Tile::kStages; ++i) {
       ptx::mbarrier_init(full + i, 1);
-      ptx::mbarrier_init(empty + i, Tile::kConsumerWarps + (sums_bias ? kBiasWarps : 0));
+      ptx::mbarrier_init(empty + i, Tile::kConsumerWarps + (accumulates_bias_gradient ? kBiasWarps : 0));
     }
     ptx::mbarrier_fence_init();
   }
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
       }
     }
     __syncwarp();  // the barriers below are for whole warps
-  } else if (sums_bias) {
+  } else if (accumulates_bias_gradient) {
     for (int i = 0; i < count; ++i) {
       const int stage = stage_of<Tile::kStages>(i);
       ptx::mbarrier_wait(full + stage, parity_of<Tile::kStages>(i));
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     pack<T, 2>({v.x, v.y, v.z, v.w}, words);
     *reinterpret_cast<uint2*>(dw + static_cast<long long>(n) * p.k + k) = {words[0], words[1]};
   }
-  if (sums_bias && rank == 0) {
+  if (accumulates_bias_gradient && rank == 0) {
     for (int i = threadIdx.x; i < Tile::kFeatures && n0 + i < p.n; i += Tile::kThreads)
       layers.dbias[layer][n0 + i] = sum_over_cluster(bias_sums + i, ranks);
   }

@@ -47,9 +47,9 @@ __global__ void __launch_bounds__(kThreads) layernorm_backward_v01_parameters_ke
   for (int row = 0; row < p.m && column < p.n;) {
     float2 run{0, 0};
     for (int i = 0; i < kRun && row < p.m; ++i, ++row) {
-      const std::int64_t at = static_cast<std::int64_t>(row) * p.n + column;
-      const float dy = to_float(static_cast<const T*>(t.dy)[at]);
-      add_terms(dy, xhat_of(to_float(static_cast<const T*>(t.x)[at]), statistics_of(t, row)), run);
+      const std::int64_t index = static_cast<std::int64_t>(row) * p.n + column;
+      const float dy = to_float(static_cast<const T*>(t.dy)[index]);
+      add_terms(dy, xhat_of(to_float(static_cast<const T*>(t.x)[index]), statistics_of(t, row)), run);
     }
     sums.x += run.x;
     sums.y += run.y;

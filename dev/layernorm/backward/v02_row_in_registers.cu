@@ -22,13 +22,13 @@ constexpr int kWarpRowsThreads = 512;  // of a block whose warps have a row each
 constexpr int kThreadsOfSm = 1024;     // with 64 registers each
 
 // Elements of a row that a thread has: single ones take more registers.
-constexpr int elements_each(bool in_vectors) { return in_vectors ? 16 : 4; }
+constexpr int elements_per_thread(bool in_vectors) { return in_vectors ? 16 : 4; }
 
 constexpr int block_threads(int row_threads) { return row_threads == 32 ? kWarpRowsThreads : row_threads; }
 
 // The same for kernels.
 template <int kWidth>
-inline constexpr int kElementsEach = elements_each(kWidth > 1);
+inline constexpr int kThreadElements = elements_per_thread(kWidth > 1);
 template <int kRowThreads>
 inline constexpr int kBlockThreads = block_threads(kRowThreads);
 
@@ -37,22 +37,22 @@ __global__ void __launch_bounds__(kBlockThreads<kRowThreads>, kThreadsOfSm / kBl
     layernorm_backward_v02_kernel(Problem p, Backward::Tensors t, float2* partial) {
   constexpr int kThreads = kBlockThreads<kRowThreads>;
   constexpr int kRows = kThreads / kRowThreads;
-  constexpr int kEach = kElementsEach<kWidth>;
-  constexpr int kVectors = kEach / kWidth;
+  constexpr int kElementsPerThread = kThreadElements<kWidth>;
+  constexpr int kVectors = kElementsPerThread / kWidth;
   LADDER_SHARED(float2, parts, [2][kRowThreads / 32]);
   LADDER_DYN_SMEM(smem);
-  auto* const sums = reinterpret_cast<float2*>(smem);  // [kRows][kEach][kRowThreads]: dbeta, dgamma
+  auto* const sums = reinterpret_cast<float2*>(smem);  // [kRows][kElementsPerThread][kRowThreads]: dbeta, dgamma
   const int first = static_cast<int>(threadIdx.x) % kRowThreads;
-  const int place = static_cast<int>(threadIdx.x) / kRowThreads;
-  float2* const own = sums + place * kEach * kRowThreads + first;
+  const int row_in_block = static_cast<int>(threadIdx.x) / kRowThreads;
+  float2* const local_sums = sums + row_in_block * kElementsPerThread * kRowThreads + first;
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) own[i * kRowThreads] = {0, 0};
+  for (int i = 0; i < kElementsPerThread; ++i) local_sums[i * kRowThreads] = {0, 0};
   ptx::grid_dependency_wait();
 
-  int turn = 0;
+  int buffer = 0;
 #pragma unroll 1
   for (int base = static_cast<int>(blockIdx.x) * kRows; base < p.m; base += static_cast<int>(gridDim.x) * kRows) {
-    const int row = base + place;
+    const int row = base + row_in_block;
     const int valid = row < p.m ? ceil_div(p.n / kWidth - first, kRowThreads) : 0;
     const std::int64_t start = static_cast<std::int64_t>(row) * p.n;
     const RowStatistics s = row < p.m ? statistics_of(t, row) : RowStatistics{};
@@ -78,15 +78,15 @@ __global__ void __launch_bounds__(kBlockThreads<kRowThreads>, kThreadsOfSm / kBl
       for (int i = 0; i < kWidth; ++i) {
         const float xhat = xhat_of(xs[i], s);
         add_terms(gamma[i] * dys[i], xhat, ab);
-        float2& column = own[(v * kWidth + i) * kRowThreads];
+        float2& column = local_sums[(v * kWidth + i) * kRowThreads];
         float2 sum = column;
         add_terms(dys[i], xhat, sum);
         column = sum;
       }
     }
     // Parts of the row before may still be read.
-    ab = sum_row<kRowThreads>(ab, parts[turn]);
-    turn ^= 1;
+    ab = sum_row<kRowThreads>(ab, parts[buffer]);
+    buffer ^= 1;
     const float2 means{ab.x / static_cast<float>(p.n), ab.y / static_cast<float>(p.n)};
 
 #pragma unroll
@@ -104,10 +104,10 @@ __global__ void __launch_bounds__(kBlockThreads<kRowThreads>, kThreadsOfSm / kBl
   __syncthreads();
   for (int column = threadIdx.x; column < p.n; column += kThreads) {
     const int vector = column / kWidth;
-    const int at = (vector / kRowThreads * kWidth + column % kWidth) * kRowThreads + vector % kRowThreads;
-    float2 sum = sums[at];
+    const int offset = (vector / kRowThreads * kWidth + column % kWidth) * kRowThreads + vector % kRowThreads;
+    float2 sum = sums[offset];
     for (int i = 1; i < kRows; ++i) {
-      const float2 v = sums[i * kEach * kRowThreads + at];
+      const float2 v = sums[i * kElementsPerThread * kRowThreads + offset];
       sum.x += v.x, sum.y += v.y;
     }
     partial[static_cast<std::int64_t>(blockIdx.x) * p.n + column] = sum;
@@ -115,8 +115,8 @@ __global__ void __launch_bounds__(kBlockThreads<kRowThreads>, kThreadsOfSm / kBl
 }
 
 int row_threads(const Problem& p) {
-  const int each = elements_each(p.in_vectors());
-  return p.n <= 32 * each ? 32 : p.n <= 256 * each ? 256 : 1024;
+  const int elements = elements_per_thread(p.in_vectors());
+  return p.n <= 32 * elements ? 32 : p.n <= 256 * elements ? 256 : 1024;
 }
 
 int blocks_of(const Problem& p) {
@@ -126,7 +126,7 @@ int blocks_of(const Problem& p) {
 }
 
 const char* supports(const Problem& p) {
-  if (p.n <= 1024 * elements_each(p.in_vectors())) return nullptr;
+  if (p.n <= 1024 * elements_per_thread(p.in_vectors())) return nullptr;
   return p.in_vectors() ? "a row must be at most 16384 elements"
                         : "a row that is no whole 16-byte vectors must be at most 4096 elements";
 }
@@ -139,7 +139,7 @@ void launch_rows(const Problem& p, const Backward::Tensors& t, float2* partial, 
   ladder::launch(layernorm_backward_v02_kernel<T, kWidth, kRowThreads>,
                  {.grid = static_cast<unsigned>(blocks_of(p)),
                   .block = kThreads,
-                  .dynamic_smem = sizeof(float2) * kThreads * kElementsEach<kWidth>,
+                  .dynamic_smem = sizeof(float2) * kThreads * kThreadElements<kWidth>,
                   .overlaps_previous = true},
                  stream, p, t, partial);
 }

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
-constexpr int kMostRows = 128;  // of a block: their parts are in shared memory
+constexpr int kMaxRows = 128;  // of a block: their parts are in shared memory
 constexpr int kSumThreads = 512;
 
 // `sums` [groups][n], dbeta and dgamma of a group of rows, or null where there is one group.
@@ -26,20 +26,20 @@ template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     layernorm_backward_v03_sums_kernel(Problem p, Backward::Tensors t, ColumnChunks columns, float2* parts,
                                        float2* sums) {
-  constexpr int kEach = kChunkVectors<kWidth>;
-  LADDER_SHARED(float2, of_warp, [kMostRows][kWarps]);
+  constexpr int kVectorsPerThread = kChunkVectors<kWidth>;
+  LADDER_SHARED(float2, warp_sums, [kMaxRows][kWarps]);
   const int chunk = static_cast<int>(blockIdx.x) % columns.chunks;
   const int group = static_cast<int>(blockIdx.x) / columns.chunks;
-  const int first_row = group * columns.rows_each;
-  const int rows = min(columns.rows_each, p.m - first_row);
-  const int first = chunk * kThreads * kEach + static_cast<int>(threadIdx.x);
+  const int first_row = group * columns.rows_per_group;
+  const int rows = min(columns.rows_per_group, p.m - first_row);
+  const int first = chunk * kThreads * kVectorsPerThread + static_cast<int>(threadIdx.x);
   const int valid = ceil_div(p.n / kWidth - first, kThreads);
   ptx::grid_dependency_wait();
 
-  float gamma[kEach][kWidth] = {};
-  float2 own[kEach][kWidth] = {};
+  float gamma[kVectorsPerThread][kWidth] = {};
+  float2 column_sums[kVectorsPerThread][kWidth] = {};
 #pragma unroll
-  for (int v = 0; v < kEach; ++v) {
+  for (int v = 0; v < kVectorsPerThread; ++v) {
     if (v < valid) load_parameters(t.gamma, first + v * kThreads, gamma[v]);
   }
 #pragma unroll 2
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads)
     const RowStatistics s = statistics_of(t, first_row + r);
     float2 ab{0, 0};
 #pragma unroll
-    for (int v = 0; v < kEach; ++v) {
+    for (int v = 0; v < kVectorsPerThread; ++v) {
       if (v >= valid) break;
       float xs[kWidth], dys[kWidth];
       to_floats<T>(load_wide<kWidth>(static_cast<const T*>(t.x) + start, first + v * kThreads), xs);
@@ -57,33 +57,33 @@ __global__ void __launch_bounds__(kThreads)
       for (int i = 0; i < kWidth; ++i) {
         const float xhat = xhat_of(xs[i], s);
         add_terms(gamma[v][i] * dys[i], xhat, ab);
-        add_terms(dys[i], xhat, own[v][i]);
+        add_terms(dys[i], xhat, column_sums[v][i]);
       }
     }
     ab = sum_lanes<32>(ab);
-    if (threadIdx.x % 32 == 0) of_warp[r][threadIdx.x / 32] = ab;
+    if (threadIdx.x % 32 == 0) warp_sums[r][threadIdx.x / 32] = ab;
   }
   ptx::grid_dependency_launch();
 
 #pragma unroll
-  for (int v = 0; v < kEach; ++v) {
+  for (int v = 0; v < kVectorsPerThread; ++v) {
     if (v >= valid) break;
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
       const int column = (first + v * kThreads) * kWidth + i;
       if (sums) {
-        sums[static_cast<std::int64_t>(group) * p.n + column] = own[v][i];
+        sums[static_cast<std::int64_t>(group) * p.n + column] = column_sums[v][i];
       } else {
-        t.dbeta[column] = own[v][i].x;
-        t.dgamma[column] = own[v][i].y;
+        t.dbeta[column] = column_sums[v][i].x;
+        t.dgamma[column] = column_sums[v][i].y;
       }
     }
   }
   __syncthreads();
   for (int r = threadIdx.x; r < rows; r += kThreads) {
-    float2 sum = of_warp[r][0];
+    float2 sum = warp_sums[r][0];
 #pragma unroll
-    for (int warp = 1; warp < kWarps; ++warp) sum.x += of_warp[r][warp].x, sum.y += of_warp[r][warp].y;
+    for (int warp = 1; warp < kWarps; ++warp) sum.x += warp_sums[r][warp].x, sum.y += warp_sums[r][warp].y;
     parts[static_cast<std::int64_t>(first_row + r) * columns.chunks + chunk] = sum;
   }
 }
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kThreads)
 // A block a row: A / n and B / n.
 __global__ void __launch_bounds__(kSumThreads)
     layernorm_backward_v03_means_kernel(const float2* parts, int chunks, int n, float2* means) {
-  LADDER_SHARED(float2, of_warp, [kSumThreads / 32]);
+  LADDER_SHARED(float2, warp_sums, [kSumThreads / 32]);
   const int row = blockIdx.x;
   ptx::grid_dependency_wait();
   float2 sum{0, 0};
@@ -100,30 +100,30 @@ __global__ void __launch_bounds__(kSumThreads)
     sum.x += part.x, sum.y += part.y;
   }
   ptx::grid_dependency_launch();
-  sum = sum_row<kSumThreads>(sum, of_warp);
+  sum = sum_row<kSumThreads>(sum, warp_sums);
   if (threadIdx.x == 0) means[row] = {sum.x / static_cast<float>(n), sum.y / static_cast<float>(n)};
 }
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     layernorm_backward_v03_dx_kernel(Problem p, Backward::Tensors t, ColumnChunks columns, const float2* means) {
-  constexpr int kEach = kChunkVectors<kWidth>;
+  constexpr int kVectorsPerThread = kChunkVectors<kWidth>;
   const int chunk = columns.chunks - 1 - static_cast<int>(blockIdx.x) % columns.chunks;
-  const int first_row = static_cast<int>(blockIdx.x) / columns.chunks * columns.rows_each;
-  const int last_row = min(first_row + columns.rows_each, p.m);
-  const int first = chunk * kThreads * kEach + static_cast<int>(threadIdx.x);
+  const int first_row = static_cast<int>(blockIdx.x) / columns.chunks * columns.rows_per_group;
+  const int last_row = min(first_row + columns.rows_per_group, p.m);
+  const int first = chunk * kThreads * kVectorsPerThread + static_cast<int>(threadIdx.x);
   const int valid = ceil_div(p.n / kWidth - first, kThreads);
   ptx::grid_dependency_wait();
 
-  float gamma[kEach][kWidth] = {};
+  float gamma[kVectorsPerThread][kWidth] = {};
 #pragma unroll
-  for (int v = 0; v < kEach; ++v) {
+  for (int v = 0; v < kVectorsPerThread; ++v) {
     if (v < valid) load_parameters(t.gamma, first + v * kThreads, gamma[v]);
   }
 #pragma unroll 1
   for (int row = first_row; row < last_row; row += kRowsAtOnce) {
-    Bits<T, kWidth> x[kRowsAtOnce][kEach];
-    Bits<T, kWidth> dy[kRowsAtOnce][kEach];
+    Bits<T, kWidth> x[kRowsAtOnce][kVectorsPerThread];
+    Bits<T, kWidth> dy[kRowsAtOnce][kVectorsPerThread];
 #pragma unroll
     for (int r = 0; r < kRowsAtOnce; ++r) {
       if (row + r >= last_row) break;
@@ -134,12 +134,12 @@ __global__ void __launch_bounds__(kThreads)
     for (int r = 0; r < kRowsAtOnce; ++r) {
       if (row + r >= last_row) break;
       const RowStatistics s = statistics_of(t, row + r);
-      const float2 of_row = means[row + r];
+      const float2 row_means = means[row + r];
 #pragma unroll
-      for (int v = 0; v < kEach; ++v) {
+      for (int v = 0; v < kVectorsPerThread; ++v) {
         if (v >= valid) break;
         store_last<kWidth>(static_cast<T*>(t.dx), row + r, p.n, first + v * kThreads,
-                           gradient<T, kWidth>(x[r][v], dy[r][v], gamma[v], s, of_row));
+                           gradient<T, kWidth>(x[r][v], dy[r][v], gamma[v], s, row_means));
       }
     }
   }
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class F>
 void with_chunks(const Problem& p, F&& f) {
   dispatch_width(p.dtype, p.in_vectors(), [&](auto element, auto width) {
-    f(element, width, column_chunks<decltype(width)::value>(p, kThreads, kMostRows));
+    f(element, width, column_chunks<decltype(width)::value>(p, kThreads, kMaxRows));
   });
 }
 
@@ -170,17 +170,17 @@ void launch(const Problem& p, const Backward::Tensors& t, void* workspace, Strea
   with_chunks(p, [&](auto element, auto width, const ColumnChunks& columns) {
     using T = decltype(element);
     constexpr int kWidth = decltype(width)::value;
-    auto* const room = static_cast<char*>(workspace);
-    auto* const means = reinterpret_cast<float2*>(room);                   // [m]
-    auto* const parts = reinterpret_cast<float2*>(room + means_bytes(p));  // [m][chunks]
-    auto* const sums = columns.groups > 1 ? reinterpret_cast<float2*>(room + means_bytes(p) + parts_bytes(p, columns))
+    auto* const base = static_cast<char*>(workspace);
+    auto* const means = reinterpret_cast<float2*>(base);                   // [m]
+    auto* const parts = reinterpret_cast<float2*>(base + means_bytes(p));  // [m][chunks]
+    auto* const sums = columns.groups > 1 ? reinterpret_cast<float2*>(base + means_bytes(p) + parts_bytes(p, columns))
                                           : nullptr;  // [groups][n]
-    const LaunchConfig each_chunk{.grid = columns.blocks(), .block = kThreads, .overlaps_previous = true};
-    ladder::launch(layernorm_backward_v03_sums_kernel<T, kWidth>, each_chunk, stream, p, t, columns, parts, sums);
+    const LaunchConfig chunk_launch{.grid = columns.blocks(), .block = kThreads, .overlaps_previous = true};
+    ladder::launch(layernorm_backward_v03_sums_kernel<T, kWidth>, chunk_launch, stream, p, t, columns, parts, sums);
     ladder::launch(layernorm_backward_v03_means_kernel,
                    {.grid = static_cast<unsigned>(p.m), .block = kSumThreads, .overlaps_previous = true}, stream, parts,
                    columns.chunks, p.n, means);
-    ladder::launch(layernorm_backward_v03_dx_kernel<T, kWidth>, each_chunk, stream, p, t, columns, means);
+    ladder::launch(layernorm_backward_v03_dx_kernel<T, kWidth>, chunk_launch, stream, p, t, columns, means);
     if (sums) launch_parameter_sums(p, sums, columns.groups, t, stream);
   });
 }

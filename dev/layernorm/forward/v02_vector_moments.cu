@@ -24,17 +24,17 @@ __global__ void __launch_bounds__(kThreads) layernorm_forward_v02_kernel(Problem
 
   // Statistics. Each turn's vectors are summed about their own mean, so that no sum of squares meets a large mean.
   const float pivot = to_float(x[0]);
-  Moments own;
+  Moments local;
   for (int first = threadIdx.x; first < vectors; first += kThreads * kVectors) {
     const int valid = count_from(first, kThreads, vectors);
-    Bits<T, kWidth> held[kVectors] = {};
+    Bits<T, kWidth> x_vectors[kVectors] = {};
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
-      if (v < valid) held[v] = load_wide<kWidth>(x, first + v * kThreads);
+      if (v < valid) x_vectors[v] = load_wide<kWidth>(x, first + v * kThreads);
     }
-    own = merge(own, moments_about<T, kWidth>(pivot, held, valid));
+    local = merge(local, moments_about<T, kWidth>(pivot, x_vectors, valid));
   }
-  const Normaliser s = normaliser_of(p, pivot, merge_block<kThreads>(own));
+  const Normaliser s = normaliser_of(p, pivot, merge_block<kThreads>(local));
 
   // Output.
 #pragma unroll 4

@@ -37,12 +37,12 @@ __global__ void __launch_bounds__(kBlockThreads<kRowThreads>)
 
   // Load the row, and sum it: vectors that are not there are zeros.
   const T* const x = static_cast<const T*>(t.x) + start;
-  Bits<T, kWidth> held[kVectors] = {};
-  float2 sums{load_and_sum<kWidth>(x, first, kRowThreads, valid, held), 0};
+  Bits<T, kWidth> x_vectors[kVectors] = {};
+  float2 sums{load_and_sum<kWidth>(x, first, kRowThreads, valid, x_vectors), 0};
   Normaliser s{.pivot = sum_row<kRowThreads>(sums, parts[0]).x * inverse_n};
 
   // Distances from that mean and their squares. The mean of the distances is what the rounding of the first sum took away.
-  sums = sum_row<kRowThreads>(distances<T, kWidth>(s.pivot, held, valid), parts[1]);
+  sums = sum_row<kRowThreads>(distances<T, kWidth>(s.pivot, x_vectors, valid), parts[1]);
   s.delta = sums.x * inverse_n;
   s.rstd = rsqrtf(ptx::maximum(fmaf(-sums.x, s.delta, sums.y), 0.0f) * inverse_n + p.eps);
 
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kBlockThreads<kRowThreads>)
     float beta[kWidth];
     load_parameters(t.gamma, index, gamma);
     load_parameters(t.beta, index, beta);
-    store_wide<kWidth>(y, index, normalised<T, kWidth>(held[v], s, gamma, beta));
+    store_wide<kWidth>(y, index, normalised<T, kWidth>(x_vectors[v], s, gamma, beta));
   }
   ptx::grid_dependency_launch();
   if (first == 0 && row < p.m) store_statistics(t, row, s);

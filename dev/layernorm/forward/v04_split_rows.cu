@@ -28,14 +28,14 @@ __global__ void __launch_bounds__(kThreads)
   const int valid = min(kVectors, count_from(first, kThreads, p.n / kWidth));
   const auto* const x = static_cast<const T*>(t.x) + static_cast<std::int64_t>(row) * p.n;
   ptx::grid_dependency_wait();
-  Bits<T, kWidth> held[kVectors] = {};
+  Bits<T, kWidth> x_vectors[kVectors] = {};
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
-    if (v < valid) held[v] = load_wide<kWidth>(x, first + v * kThreads);
+    if (v < valid) x_vectors[v] = load_wide<kWidth>(x, first + v * kThreads);
   }
   const float pivot = to_float(x[0]);
   ptx::grid_dependency_launch();
-  const Moments all = merge_block<kThreads>(moments_about<T, kWidth>(pivot, held, valid));
+  const Moments all = merge_block<kThreads>(moments_about<T, kWidth>(pivot, x_vectors, valid));
   if (threadIdx.x == 0) parts[static_cast<std::int64_t>(row) * chunks + chunk] = all;
 }
 
@@ -46,13 +46,13 @@ __global__ void __launch_bounds__(kMergeThreads)
                                        Normaliser* normalisers) {
   const int row = blockIdx.x;
   ptx::grid_dependency_wait();
-  Moments own;
+  Moments local;
   for (int chunk = threadIdx.x; chunk < chunks; chunk += kMergeThreads) {
-    own = merge(own, parts[static_cast<std::int64_t>(row) * chunks + chunk]);
+    local = merge(local, parts[static_cast<std::int64_t>(row) * chunks + chunk]);
   }
   const float pivot = to_float(static_cast<const T*>(t.x)[static_cast<std::int64_t>(row) * p.n]);
   ptx::grid_dependency_launch();
-  const Normaliser s = normaliser_of(p, pivot, merge_block<kMergeThreads>(own));
+  const Normaliser s = normaliser_of(p, pivot, merge_block<kMergeThreads>(local));
   if (threadIdx.x > 0) return;
   normalisers[row] = s;
   store_statistics(t, row, s);
@@ -63,18 +63,18 @@ template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     layernorm_forward_v04_normalise_kernel(Problem p, Forward::Tensors t, ColumnChunks columns,
                                            const Normaliser* normalisers) {
-  constexpr int kEach = kChunkVectors<kWidth>;
+  constexpr int kVectorsPerThread = kChunkVectors<kWidth>;
   const int chunk = columns.chunks - 1 - static_cast<int>(blockIdx.x) % columns.chunks;
-  const int first_row = static_cast<int>(blockIdx.x) / columns.chunks * columns.rows_each;
-  const int last_row = min(first_row + columns.rows_each, p.m);
-  const int first = chunk * kThreads * kEach + static_cast<int>(threadIdx.x);
+  const int first_row = static_cast<int>(blockIdx.x) / columns.chunks * columns.rows_per_group;
+  const int last_row = min(first_row + columns.rows_per_group, p.m);
+  const int first = chunk * kThreads * kVectorsPerThread + static_cast<int>(threadIdx.x);
   const int valid = ceil_div(p.n / kWidth - first, kThreads);
   ptx::grid_dependency_wait();
 
-  float gamma[kEach][kWidth] = {};
-  float beta[kEach][kWidth] = {};
+  float gamma[kVectorsPerThread][kWidth] = {};
+  float beta[kVectorsPerThread][kWidth] = {};
 #pragma unroll
-  for (int v = 0; v < kEach; ++v) {
+  for (int v = 0; v < kVectorsPerThread; ++v) {
     if (v >= valid) break;
     load_parameters(t.gamma, first + v * kThreads, gamma[v]);
     load_parameters(t.beta, first + v * kThreads, beta[v]);
@@ -83,21 +83,21 @@ __global__ void __launch_bounds__(kThreads)
   // Several rows at a time, so that enough loads are in flight. x is not needed again, nor y here.
 #pragma unroll 1
   for (int row = first_row; row < last_row; row += kRowsAtOnce) {
-    Bits<T, kWidth> held[kRowsAtOnce][kEach];
+    Bits<T, kWidth> x_vectors[kRowsAtOnce][kVectorsPerThread];
 #pragma unroll
     for (int r = 0; r < kRowsAtOnce; ++r) {
       if (row + r >= last_row) break;
-      load_last<kWidth>(static_cast<const T*>(t.x), row + r, p.n, first, valid, held[r]);
+      load_last<kWidth>(static_cast<const T*>(t.x), row + r, p.n, first, valid, x_vectors[r]);
     }
 #pragma unroll
     for (int r = 0; r < kRowsAtOnce; ++r) {
       if (row + r >= last_row) break;
       const Normaliser s = normalisers[row + r];
 #pragma unroll
-      for (int v = 0; v < kEach; ++v) {
+      for (int v = 0; v < kVectorsPerThread; ++v) {
         if (v >= valid) break;
         store_last<kWidth>(static_cast<T*>(t.y), row + r, p.n, first + v * kThreads,
-                           normalised<T, kWidth>(held[r][v], s, gamma[v], beta[v]));
+                           normalised<T, kWidth>(x_vectors[r][v], s, gamma[v], beta[v]));
       }
     }
   }

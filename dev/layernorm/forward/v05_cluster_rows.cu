@@ -20,9 +20,9 @@ constexpr int kThreads = 512;
 constexpr int kMaxRanks = 8;  // blocks of a cluster: more are not portable
 
 // A thread holds at most 32 elements, so that two blocks share an SM in fp32.
-constexpr int vectors_each(int width) { return width == 8 ? 4 : 8; }
+constexpr int vectors_per_thread(int width) { return width == 8 ? 4 : 8; }
 template <int kWidth>
-inline constexpr int kVectorsEach = vectors_each(kWidth);  // for device code
+inline constexpr int kVectorsPerThread = vectors_per_thread(kWidth);  // for device code
 
 // Statistics of a block's part of the row: 16 bytes, so that another block loads them at once.
 struct alignas(16) Part {
@@ -33,9 +33,9 @@ struct alignas(16) Part {
 };
 
 // Merge all ranks' parts, about the first rank's pivot. Every thread of the cluster gets the same result.
-__device__ __forceinline__ Normaliser merge_cluster(const Problem& p, Part* own, int ranks) {
+__device__ __forceinline__ Normaliser merge_cluster(const Problem& p, Part* block_part, int ranks) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const Part part = lane < ranks ? ptx::ld_shared_cluster(ptx::mapa(own, lane)) : Part{};
+  const Part part = lane < ranks ? ptx::ld_shared_cluster(ptx::mapa(block_part, lane)) : Part{};
   const float pivot = __shfl_sync(~0u, part.pivot, 0);
   const float mean = part.pivot - pivot + part.delta;
   Moments row;
@@ -50,13 +50,13 @@ __device__ __forceinline__ Normaliser merge_cluster(const Problem& p, Part* own,
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
-    layernorm_forward_v05_kernel(Problem p, Forward::Tensors t, int ranks, int vectors_of_block) {
-  constexpr int kVectors = kVectorsEach<kWidth>;
+    layernorm_forward_v05_kernel(Problem p, Forward::Tensors t, int ranks, int vectors_per_block) {
+  constexpr int kVectors = kVectorsPerThread<kWidth>;
   LADDER_SHARED(float2, parts, [2][kThreads / 32]);
-  LADDER_SHARED(Part, own, [1]);
+  LADDER_SHARED(Part, block_part, [1]);
   const int row = static_cast<int>(blockIdx.x) / ranks;
-  const int begin = static_cast<int>(blockIdx.x) % ranks * vectors_of_block;
-  const int vectors = min(vectors_of_block, p.n / kWidth - begin);  // of the block's part, which may be empty
+  const int begin = static_cast<int>(blockIdx.x) % ranks * vectors_per_block;
+  const int vectors = min(vectors_per_block, p.n / kWidth - begin);  // of the block's part, which may be empty
   const int first = static_cast<int>(threadIdx.x);
   const int valid = count_from(first, kThreads, vectors);
   const std::int64_t start = static_cast<std::int64_t>(row) * p.n + begin * kWidth;
@@ -64,20 +64,21 @@ __global__ void __launch_bounds__(kThreads)
 
   // Load the part and sum it. Vectors past its end are zeros.
   const T* const x = static_cast<const T*>(t.x) + start;
-  Bits<T, kWidth> held[kVectors] = {};
-  float2 sums{load_and_sum<kWidth>(x, first, kThreads, valid, held), 0};
+  Bits<T, kWidth> x_vectors[kVectors] = {};
+  float2 sums{load_and_sum<kWidth>(x, first, kThreads, valid, x_vectors), 0};
   const float count = vectors > 0 ? static_cast<float>(vectors * kWidth) : 0.0f;
   const float inverse = vectors > 0 ? 1.0f / count : 0.0f;
   const float pivot = sum_row<kThreads>(sums, parts[0]).x * inverse;
 
   // Sum the distances from that mean and their squares.
-  sums = sum_row<kThreads>(distances<T, kWidth>(pivot, held, valid), parts[1]);
+  sums = sum_row<kThreads>(distances<T, kWidth>(pivot, x_vectors, valid), parts[1]);
   const float delta = sums.x * inverse;
   if (threadIdx.x == 0) {
-    own[0] = {.pivot = pivot, .delta = delta, .m2 = ptx::maximum(fmaf(-sums.x, delta, sums.y), 0.0f), .count = count};
+    block_part[0] = {
+        .pivot = pivot, .delta = delta, .m2 = ptx::maximum(fmaf(-sums.x, delta, sums.y), 0.0f), .count = count};
   }
   ptx::cluster_sync();
-  const Normaliser s = merge_cluster(p, own, ranks);
+  const Normaliser s = merge_cluster(p, block_part, ranks);
   ptx::cluster_arrive_relaxed();  // the others' parts have been read
 
   // Output.
@@ -90,22 +91,22 @@ __global__ void __launch_bounds__(kThreads)
     float beta[kWidth];
     load_parameters(t.gamma, begin + index, gamma);
     load_parameters(t.beta, begin + index, beta);
-    store_wide<kWidth>(y, index, normalised<T, kWidth>(held[v], s, gamma, beta));
+    store_wide<kWidth>(y, index, normalised<T, kWidth>(x_vectors[v], s, gamma, beta));
   }
   ptx::grid_dependency_launch();
   if (threadIdx.x == 0 && begin == 0) store_statistics(t, row, s);
   ptx::cluster_wait();
 }
 
-int most_of_block(const Problem& p) {
-  return kThreads * vectors_each(p.in_vectors() ? 16 / static_cast<int>(size_of(p.dtype)) : 1);
+int max_vectors_per_block(const Problem& p) {
+  return kThreads * vectors_per_thread(p.in_vectors() ? 16 / static_cast<int>(size_of(p.dtype)) : 1);
 }
 
 // Returns the blocks of a row: the fewest that hold it, doubled while the grid has at most one block per SM and each
 // block keeps at least two vectors a thread.
 int ranks_of(const Problem& p) {
   int ranks = 1;
-  while (ranks * most_of_block(p) < p.vectors()) ranks *= 2;
+  while (ranks * max_vectors_per_block(p) < p.vectors()) ranks *= 2;
   while (2 * ranks <= kMaxRanks && 2 * ranks * p.m <= backend::device().num_sms &&
          p.vectors() >= 2 * ranks * 2 * kThreads) {
     ranks *= 2;
@@ -114,7 +115,7 @@ int ranks_of(const Problem& p) {
 }
 
 const char* supports(const Problem& p) {
-  if (p.vectors() <= kMaxRanks * most_of_block(p)) return nullptr;
+  if (p.vectors() <= kMaxRanks * max_vectors_per_block(p)) return nullptr;
   return p.in_vectors() ? "a row must be at most 131072 elements"
                         : "a row that is no whole 16-byte vectors must be at most 32768 elements";
 }

@@ -24,7 +24,7 @@ constexpr int kWarps = kThreads / 32;
 constexpr int kPair = 2;  // rows at a time
 constexpr int kWidth = kVector<float>;
 constexpr std::size_t kCounterBytes = 256;
-constexpr int kMostRows = 64;  // short rows are many: each pair of them waits for the whole card
+constexpr int kMaxRows = 64;  // short rows are many: each pair of them waits for the whole card
 
 // Vectors per thread of a pair's first row that arrive in shared memory, a pair of rows ahead. The others have no room
 // there and are loaded straight into registers, as soon as the previous first row has left them.
@@ -34,13 +34,13 @@ template <int kVectors>
 inline constexpr std::size_t kSmemBytes = (kVectors + kAhead<kVectors>)*kThreads * sizeof(uint4);
 static_assert(kSmemBytes<16> <= 227 * 1024 - 2048, "beside the static shared memory");
 
-// Merge the moments `own` of all threads of the block, of two rows. Lane 0 of warp r gets row r's.
-__device__ __forceinline__ Moments merge_pair(const Moments (&own)[kPair], Moments (&of_warp)[kPair][kWarps]) {
+// Merge the moments `local` of all threads of the block, of two rows. Lane 0 of warp r gets row r's.
+__device__ __forceinline__ Moments merge_pair(const Moments (&local)[kPair], Moments (&of_warp)[kPair][kWarps]) {
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
 #pragma unroll
   for (int r = 0; r < kPair; ++r) {
-    const Moments merged = merge_warp(own[r]);
+    const Moments merged = merge_warp(local[r]);
     if (lane == 0) of_warp[r][warp] = merged;
   }
   __syncthreads();
@@ -78,12 +78,12 @@ __global__ void __launch_bounds__(kThreads, 1)
   };
 
   ptx::grid_dependency_wait();
-  uint4 held[kVectors] = {};  // of the first row
+  uint4 first_row[kVectors] = {};
 #pragma unroll
   for (int v = 0; v < kAheadHere; ++v) copy(ahead, 0, v);
 #pragma unroll
   for (int v = kVectors - 1; v >= 0; --v) {
-    if (v >= kAheadHere && v < valid) held[v] = __ldcs(vector_of(0, v));
+    if (v >= kAheadHere && v < valid) first_row[v] = __ldcs(vector_of(0, v));
     copy(second, 1, v);
   }
 
@@ -100,30 +100,31 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
     for (int v = 0; v < kAheadHere; ++v) {
       ptx::cp_async_wait<kAheadHere + kVectors - 1>();
-      if (v < valid) held[v] = ahead[v * kThreads];
+      if (v < valid) first_row[v] = ahead[v * kThreads];
       copy(ahead, row + kPair, v);
     }
-    Moments own[kPair];
-    own[0] = moments_about<float, kWidth>(pivot[0], held, valid);
+    Moments local[kPair];
+    local[0] = moments_about<float, kWidth>(pivot[0], first_row, valid);
 
     // The second row stays in shared memory until it is normalised.
     ptx::cp_async_wait<kAheadHere>();
     const auto second_row = [&](int v) { return second[ptx::opaque(v) * kThreads]; };
-    own[1] = moments_about<float, kWidth, kVectors>(pivot[1], second_row, num_rows == kPair ? valid : 0);
+    local[1] = moments_about<float, kWidth, kVectors>(pivot[1], second_row, num_rows == kPair ? valid : 0);
 
-    const Moments of_block = merge_pair(own, of_warp);
-    if (lane == 0 && warp < num_rows) parts[static_cast<std::int64_t>(row + warp) * gridDim.x + blockIdx.x] = of_block;
+    const Moments block_moments = merge_pair(local, of_warp);
+    if (lane == 0 && warp < num_rows)
+      parts[static_cast<std::int64_t>(row + warp) * gridDim.x + blockIdx.x] = block_moments;
     barrier.sync();
 
     // Every block merges all blocks' parts, in the same order.
     if (warp < num_rows) {
-      Moments of_row;
+      Moments row_moments;
       for (unsigned b = lane; b < gridDim.x; b += 32) {
-        of_row = merge(of_row, parts[static_cast<std::int64_t>(row + warp) * gridDim.x + b]);
+        row_moments = merge(row_moments, parts[static_cast<std::int64_t>(row + warp) * gridDim.x + b]);
       }
-      of_row = merge_warp(of_row);
+      row_moments = merge_warp(row_moments);
       if (lane == 0) {
-        const Normaliser s = normaliser_of(p, warp == 0 ? pivot[0] : pivot[1], of_row);
+        const Normaliser s = normaliser_of(p, warp == 0 ? pivot[0] : pivot[1], row_moments);
         normalisers[warp] = s;
         if (blockIdx.x == 0) store_statistics(t, row + warp, s);
       }
@@ -141,12 +142,12 @@ __global__ void __launch_bounds__(kThreads, 1)
         float beta[kWidth];
         load_parameters(t.gamma, index, gamma);
         load_parameters(t.beta, index, beta);
-        store_last<kWidth>(y, row, p.n, index, normalised<float, kWidth>(held[v], s[0], gamma, beta));
+        store_last<kWidth>(y, row, p.n, index, normalised<float, kWidth>(first_row[v], s[0], gamma, beta));
         if (num_rows == kPair) {
           store_last<kWidth>(y, row + 1, p.n, index,
                              normalised<float, kWidth>(second[v * kThreads], s[1], gamma, beta));
         }
-        if (v >= kAheadHere && row + kPair < p.m) held[v] = __ldcs(vector_of(row + kPair, v));
+        if (v >= kAheadHere && row + kPair < p.m) first_row[v] = __ldcs(vector_of(row + kPair, v));
       }
       copy(second, row + kPair + 1, v);
     }
@@ -186,7 +187,7 @@ std::vector<KernelPlan<Forward>> plans(const Problem& p) {
 }
 
 const char* supports(const Problem& p) {
-  if (p.m > kMostRows)
+  if (p.m > kMaxRows)
     return "it is for few long rows: at most 64, as every two of them cost a barrier of the whole card";
   if (!p.in_vectors()) return "rows must be whole vectors of sixteen bytes";
   return fits(p, 16) ? nullptr : "a row must fit the registers of all SMs";

@@ -16,8 +16,8 @@ template <class T>
 __global__ void optimizer_accumulate_v01_kernel(Problem p, const T* d, float* g) {
   const unsigned i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= p.p) return;
-  const float share = 1.0f / static_cast<float>(p.parts);
-  g[i] = p.first ? share * to_float(d[i]) : g[i] + share * to_float(d[i]);
+  const float weight = 1.0f / static_cast<float>(p.parts);
+  g[i] = p.first ? weight * to_float(d[i]) : g[i] + weight * to_float(d[i]);
 }
 
 void launch(const Problem& p, const Accumulate::Tensors& t, void*, Stream stream) {

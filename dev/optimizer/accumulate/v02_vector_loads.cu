@@ -12,18 +12,18 @@ namespace ladder::optimizer {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kEach = 4;  // quads of a thread
+constexpr int kQuadsPerThread = 4;
 
 template <class T, bool kFirst>
 __global__ void __launch_bounds__(kThreads)
-    optimizer_accumulate_v02_kernel(unsigned count, float share, const T* d, float* g) {
-  const unsigned first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
+    optimizer_accumulate_v02_kernel(unsigned count, float weight, const T* d, float* g) {
+  const unsigned first = blockIdx.x * (kThreads * kQuadsPerThread) + threadIdx.x;
   const unsigned quads = count / 4;
   ptx::grid_dependency_wait();
-  Quad<T> added[kEach];
-  uint4 before[kEach];
+  Quad<T> added[kQuadsPerThread];
+  uint4 before[kQuadsPerThread];
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
+  for (int i = 0; i < kQuadsPerThread; ++i) {
     const unsigned quad = first + i * kThreads;
     if (quad >= quads) break;
     added[i] = reinterpret_cast<const Quad<T>*>(d)[quad];
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   ptx::grid_dependency_launch();
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
+  for (int i = 0; i < kQuadsPerThread; ++i) {
     const unsigned quad = first + i * kThreads;
     if (quad >= quads) break;
     float sum[4] = {};
@@ -39,13 +39,13 @@ __global__ void __launch_bounds__(kThreads)
     if constexpr (!kFirst) to_floats<float, 4>(before[i], sum);
     unpack_quad<T>(added[i], values);
 #pragma unroll
-    for (int v = 0; v < 4; ++v) sum[v] = kFirst ? share * values[v] : sum[v] + share * values[v];
+    for (int v = 0; v < 4; ++v) sum[v] = kFirst ? weight * values[v] : sum[v] + weight * values[v];
     store_wide<4>(g, quad, from_floats<float, 4>(sum));
   }
 
   // The last parameters, which are no whole quad.
-  const unsigned rest = 4 * quads + first;
-  if (rest < count) g[rest] = kFirst ? share * to_float(d[rest]) : g[rest] + share * to_float(d[rest]);
+  const unsigned tail = 4 * quads + first;
+  if (tail < count) g[tail] = kFirst ? weight * to_float(d[tail]) : g[tail] + weight * to_float(d[tail]);
 }
 
 void launch(const Problem& p, const Accumulate::Tensors& t, void*, Stream stream) {
@@ -53,7 +53,8 @@ void launch(const Problem& p, const Accumulate::Tensors& t, void*, Stream stream
     using T = decltype(element);
     auto kernel = p.first ? optimizer_accumulate_v02_kernel<T, true> : optimizer_accumulate_v02_kernel<T, false>;
     ladder::launch(
-        kernel, {.grid = stream_blocks((p.p + 3) / 4, kThreads, kEach), .block = kThreads, .overlaps_previous = true},
+        kernel,
+        {.grid = stream_blocks((p.p + 3) / 4, kThreads, kQuadsPerThread), .block = kThreads, .overlaps_previous = true},
         stream, p.p, 1.0f / static_cast<float>(p.parts), static_cast<const T*>(t.d), t.g);
   });
 }

@@ -31,10 +31,10 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) optimizer_adamw_v02_kernel(unsigned count, AdamW::Tensors t) {
   LADDER_SHARED(Scalars, shared, [1]);
   const unsigned index = blockIdx.x * kThreads + threadIdx.x;
-  const bool whole = index < count / 4;
+  const bool full_quad = index < count / 4;
   ptx::grid_dependency_wait();
   float g[4], p[4], m[4], v[4], ema[4];
-  if (whole) {
+  if (full_quad) {
     to_floats<float, 4>(load_wide<4>(t.g, index), g);
     to_floats<float, 4>(load_wide<4>(t.p, index), p);
     to_floats<float, 4>(load_wide<4>(t.m, index), m);
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kThreads) optimizer_adamw_v02_kernel(unsigned 
   __syncthreads();
   const Scalars scalars = shared[0];
 
-  if (!whole) {
+  if (!full_quad) {
     for (unsigned i = 4 * index; i < count && i < 4 * index + 4; ++i) update_one<T>(scalars, t, i);
     return;
   }

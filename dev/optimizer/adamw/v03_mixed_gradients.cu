@@ -32,9 +32,9 @@ __global__ void __launch_bounds__(kThreads)
   ptx::grid_dependency_wait();
   LADDER_SHARED(Scalars, shared, [1]);
   const unsigned index = blockIdx.x * kThreads + threadIdx.x;
-  const bool whole = index < count / kQuad;
+  const bool full_quad = index < count / kQuad;
   float g[kQuad], p[kQuad], m[kQuad], v[kQuad], ema[kQuad];
-  if (whole) {
+  if (full_quad) {
     if (index < mixed / kQuad) {
       unpack_quad<T>(static_cast<const Quad<T>*>(t.d)[index], g);
     } else {
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   const Scalars scalars = shared[0];
 
-  if (!whole) {
+  if (!full_quad) {
     for (unsigned i = kQuad * index; i < count && i < kQuad * (index + 1); ++i) {
       update_one<T>(scalars, t, i, t.g[i - mixed]);
     }

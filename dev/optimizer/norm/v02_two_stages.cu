@@ -14,23 +14,23 @@ namespace ladder::optimizer {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kEach = 8;  // vectors of a thread
+constexpr int kVectorsPerThread = 8;
 constexpr int kSumThreads = 1024;
 
 __global__ void __launch_bounds__(kThreads)
     optimizer_norm_v02_parts_kernel(unsigned count, const float* g, float* sums) {
-  const unsigned first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
+  const unsigned first = blockIdx.x * (kThreads * kVectorsPerThread) + threadIdx.x;
   const unsigned vectors = count / 4;
   ptx::grid_dependency_wait();
-  uint4 loaded[kEach];
+  uint4 loaded[kVectorsPerThread];
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
+  for (int i = 0; i < kVectorsPerThread; ++i) {
     if (first + i * kThreads < vectors) loaded[i] = load_wide<4>(g, first + i * kThreads);
   }
   ptx::grid_dependency_launch();
   float sum = 0;
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
+  for (int i = 0; i < kVectorsPerThread; ++i) {
     if (first + i * kThreads >= vectors) break;
     float values[4];
     to_floats<float, 4>(loaded[i], values);
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kSumThreads)
 
 const char* supports(const Problem& p) { return p.mixed > 0 ? "gradients in d" : nullptr; }
 
-unsigned num_blocks(const Problem& p) { return stream_blocks((p.p + 3) / 4, kThreads, kEach); }
+unsigned num_blocks(const Problem& p) { return stream_blocks((p.p + 3) / 4, kThreads, kVectorsPerThread); }
 
 std::size_t workspace_bytes(const Problem& p) { return sizeof(float) * num_blocks(p); }
 

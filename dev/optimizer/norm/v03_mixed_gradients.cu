@@ -15,20 +15,20 @@ namespace ladder::optimizer {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kEach = 8;  // quads of a thread
+constexpr int kQuadsPerThread = 8;
 constexpr int kSumThreads = 1024;
 
 // Adds the squares of the thread's quads from `begin` to `end`; `from` holds those from `begin` on.
 template <class T>
 __device__ void add_squares(float& sum, const void* from, unsigned first, unsigned begin, unsigned end) {
-  Quad<T> loaded[kEach];
+  Quad<T> loaded[kQuadsPerThread];
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
+  for (int i = 0; i < kQuadsPerThread; ++i) {
     const unsigned quad = first + i * kThreads;
     if (begin <= quad && quad < end) loaded[i] = static_cast<const Quad<T>*>(from)[quad - begin];
   }
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
+  for (int i = 0; i < kQuadsPerThread; ++i) {
     const unsigned quad = first + i * kThreads;
     if (quad < begin || end <= quad) continue;
     float values[kQuad];
@@ -42,14 +42,14 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     optimizer_norm_v03_parts_kernel(unsigned count, unsigned mixed, const void* d, const float* g, float* sums) {
   ptx::grid_dependency_wait();
-  constexpr unsigned kOfBlock = kThreads * kEach;
-  const unsigned begin = blockIdx.x * kOfBlock;
+  constexpr unsigned kQuadsPerBlock = kThreads * kQuadsPerThread;
+  const unsigned begin = blockIdx.x * kQuadsPerBlock;
   const unsigned first = begin + threadIdx.x;
   const unsigned mixed_quads = mixed / kQuad;
   const unsigned quads = count / kQuad;
   float sum = 0;
   if (begin < mixed_quads) add_squares<T>(sum, d, first, 0, mixed_quads);
-  if (mixed_quads < begin + kOfBlock) add_squares<float>(sum, g, first, mixed_quads, quads);
+  if (mixed_quads < begin + kQuadsPerBlock) add_squares<float>(sum, g, first, mixed_quads, quads);
   // The last parameters, which are no whole quad.
   if (blockIdx.x == gridDim.x - 1 && threadIdx.x < count % kQuad) {
     const float value = g[kQuad * quads - mixed + threadIdx.x];
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kSumThreads)
   if (threadIdx.x == 0) finish_norm(sum, clip, *t.hyper, t.norm, t.scale);
 }
 
-unsigned num_blocks(const Problem& p) { return stream_blocks((p.p + 3) / kQuad, kThreads, kEach); }
+unsigned num_blocks(const Problem& p) { return stream_blocks((p.p + 3) / kQuad, kThreads, kQuadsPerThread); }
 
 std::size_t workspace_bytes(const Problem& p) { return sizeof(float) * num_blocks(p); }
 

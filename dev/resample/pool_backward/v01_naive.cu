@@ -20,8 +20,8 @@ __global__ void resample_pool_backward_v01_kernel(Problem p, const T* dy, T* dx)
   const int row = static_cast<int>(index / p.c / p.w % p.h);
   const int n = static_cast<int>(index / p.c / p.w / p.h);
   if (n >= p.n) return;
-  const T whole = dy[((n * (p.h / 2) + row / 2) * (p.w / 2) + column / 2) * p.c + c];
-  dx[index] = from_float<T>(0.25f * to_float(whole));
+  const T dy_value = dy[((n * (p.h / 2) + row / 2) * (p.w / 2) + column / 2) * p.c + c];
+  dx[index] = from_float<T>(0.25f * to_float(dy_value));
 }
 
 void launch(const Problem& p, const PoolBackward::Tensors& t, void*, Stream stream) {

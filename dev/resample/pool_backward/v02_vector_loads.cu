@@ -11,42 +11,44 @@ namespace ladder::resample {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kEach = 2;  // vectors of a thread
+constexpr int kVectorsPerThread = 2;
 
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kThreads) resample_pool_backward_v02_kernel(Windows at, const T* dy, T* dx) {
-  const unsigned first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
+__global__ void __launch_bounds__(kThreads) resample_pool_backward_v02_kernel(Windows windows, const T* dy, T* dx) {
+  const unsigned first = blockIdx.x * (kThreads * kVectorsPerThread) + threadIdx.x;
   ptx::grid_dependency_wait();
-  Bits<T, kWidth> pixel[kEach];
+  Bits<T, kWidth> pixel[kVectorsPerThread];
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    if (first + i * kThreads < at.count) pixel[i] = load_wide<kWidth>(dy, first + i * kThreads);
+  for (int i = 0; i < kVectorsPerThread; ++i) {
+    if (first + i * kThreads < windows.count) pixel[i] = load_wide<kWidth>(dy, first + i * kThreads);
   }
   ptx::grid_dependency_launch();
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
+  for (int i = 0; i < kVectorsPerThread; ++i) {
     const unsigned index = first + i * kThreads;
-    if (index >= at.count) break;
-    const unsigned corner = at.first(index);
+    if (index >= windows.count) break;
+    const unsigned corner = windows.first(index);
     float values[kWidth];
     to_floats<T, kWidth>(pixel[i], values);
 #pragma unroll
     for (float& value : values) value *= 0.25f;
     const Bits<T, kWidth> quarter = from_floats<T, kWidth>(values);
     store_wide<kWidth>(dx, corner, quarter);
-    store_wide<kWidth>(dx, corner + at.right(), quarter);
-    store_wide<kWidth>(dx, corner + at.below(), quarter);
-    store_wide<kWidth>(dx, corner + at.below() + at.right(), quarter);
+    store_wide<kWidth>(dx, corner + windows.right(), quarter);
+    store_wide<kWidth>(dx, corner + windows.below(), quarter);
+    store_wide<kWidth>(dx, corner + windows.below() + windows.right(), quarter);
   }
 }
 
 void launch(const Problem& p, const PoolBackward::Tensors& t, void*, Stream stream) {
   dispatch_width(p.dtype, whole_vectors(p.c, p.dtype), [&](auto element, auto width) {
     using T = decltype(element);
-    const Windows at = windows(p, width);
+    const Windows layout = windows(p, width);
     ladder::launch(resample_pool_backward_v02_kernel<T, width>,
-                   {.grid = stream_blocks(at.count, kThreads, kEach), .block = kThreads, .overlaps_previous = true},
-                   stream, at, static_cast<const T*>(t.dy), static_cast<T*>(t.dx));
+                   {.grid = stream_blocks(layout.count, kThreads, kVectorsPerThread),
+                    .block = kThreads,
+                    .overlaps_previous = true},
+                   stream, layout, static_cast<const T*>(t.dy), static_cast<T*>(t.dx));
   });
 }
 

@@ -11,37 +11,39 @@ namespace ladder::resample {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kEach = 2;  // vectors of a thread
+constexpr int kVectorsPerThread = 2;
 
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kThreads) resample_upsample_v02_kernel(Windows at, const T* x, T* y) {
-  const unsigned first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
+__global__ void __launch_bounds__(kThreads) resample_upsample_v02_kernel(Windows windows, const T* x, T* y) {
+  const unsigned first = blockIdx.x * (kThreads * kVectorsPerThread) + threadIdx.x;
   ptx::grid_dependency_wait();
-  Bits<T, kWidth> pixel[kEach];
+  Bits<T, kWidth> pixel[kVectorsPerThread];
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    if (first + i * kThreads < at.count) pixel[i] = load_wide<kWidth>(x, first + i * kThreads);
+  for (int i = 0; i < kVectorsPerThread; ++i) {
+    if (first + i * kThreads < windows.count) pixel[i] = load_wide<kWidth>(x, first + i * kThreads);
   }
   ptx::grid_dependency_launch();
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
+  for (int i = 0; i < kVectorsPerThread; ++i) {
     const unsigned index = first + i * kThreads;
-    if (index >= at.count) break;
-    const unsigned corner = at.first(index);
+    if (index >= windows.count) break;
+    const unsigned corner = windows.first(index);
     store_wide<kWidth>(y, corner, pixel[i]);
-    store_wide<kWidth>(y, corner + at.right(), pixel[i]);
-    store_wide<kWidth>(y, corner + at.below(), pixel[i]);
-    store_wide<kWidth>(y, corner + at.below() + at.right(), pixel[i]);
+    store_wide<kWidth>(y, corner + windows.right(), pixel[i]);
+    store_wide<kWidth>(y, corner + windows.below(), pixel[i]);
+    store_wide<kWidth>(y, corner + windows.below() + windows.right(), pixel[i]);
   }
 }
 
 void launch(const Problem& p, const Upsample::Tensors& t, void*, Stream stream) {
   dispatch_width(p.dtype, whole_vectors(p.c, p.dtype), [&](auto element, auto width) {
     using T = decltype(element);
-    const Windows at = windows(p, width);
+    const Windows layout = windows(p, width);
     ladder::launch(resample_upsample_v02_kernel<T, width>,
-                   {.grid = stream_blocks(at.count, kThreads, kEach), .block = kThreads, .overlaps_previous = true},
-                   stream, at, static_cast<const T*>(t.x), static_cast<T*>(t.y));
+                   {.grid = stream_blocks(layout.count, kThreads, kVectorsPerThread),
+                    .block = kThreads,
+                    .overlaps_previous = true},
+                   stream, layout, static_cast<const T*>(t.x), static_cast<T*>(t.y));
   });
 }
 

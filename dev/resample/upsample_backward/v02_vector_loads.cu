@@ -12,31 +12,31 @@ namespace ladder::resample {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kEach = 2;  // vectors of a thread
+constexpr int kVectorsPerThread = 2;
 
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kThreads) resample_upsample_backward_v02_kernel(Windows at, const T* dy, T* dx) {
-  const unsigned first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
+__global__ void __launch_bounds__(kThreads) resample_upsample_backward_v02_kernel(Windows windows, const T* dy, T* dx) {
+  const unsigned first = blockIdx.x * (kThreads * kVectorsPerThread) + threadIdx.x;
 
   // All loads, before anything waits for one.
   ptx::grid_dependency_wait();
-  Bits<T, kWidth> window[kEach][4];
+  Bits<T, kWidth> window[kVectorsPerThread][4];
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
+  for (int i = 0; i < kVectorsPerThread; ++i) {
     const unsigned index = first + i * kThreads;
-    if (index >= at.count) break;
-    const unsigned corner = at.first(index);
+    if (index >= windows.count) break;
+    const unsigned corner = windows.first(index);
     window[i][0] = load_wide<kWidth>(dy, corner);
-    window[i][1] = load_wide<kWidth>(dy, corner + at.right());
-    window[i][2] = load_wide<kWidth>(dy, corner + at.below());
-    window[i][3] = load_wide<kWidth>(dy, corner + at.below() + at.right());
+    window[i][1] = load_wide<kWidth>(dy, corner + windows.right());
+    window[i][2] = load_wide<kWidth>(dy, corner + windows.below());
+    window[i][3] = load_wide<kWidth>(dy, corner + windows.below() + windows.right());
   }
   ptx::grid_dependency_launch();
 
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
+  for (int i = 0; i < kVectorsPerThread; ++i) {
     const unsigned index = first + i * kThreads;
-    if (index >= at.count) break;
+    if (index >= windows.count) break;
     float values[4][kWidth];
 #pragma unroll
     for (int j = 0; j < 4; ++j) to_floats<T, kWidth>(window[i][j], values[j]);
@@ -52,10 +52,12 @@ __global__ void __launch_bounds__(kThreads) resample_upsample_backward_v02_kerne
 void launch(const Problem& p, const UpsampleBackward::Tensors& t, void*, Stream stream) {
   dispatch_width(p.dtype, whole_vectors(p.c, p.dtype), [&](auto element, auto width) {
     using T = decltype(element);
-    const Windows at = windows(p, width);
+    const Windows layout = windows(p, width);
     ladder::launch(resample_upsample_backward_v02_kernel<T, width>,
-                   {.grid = stream_blocks(at.count, kThreads, kEach), .block = kThreads, .overlaps_previous = true},
-                   stream, at, static_cast<const T*>(t.dy), static_cast<T*>(t.dx));
+                   {.grid = stream_blocks(layout.count, kThreads, kVectorsPerThread),
+                    .block = kThreads,
+                    .overlaps_previous = true},
+                   stream, layout, static_cast<const T*>(t.dy), static_cast<T*>(t.dx));
   });
 }
 

@@ -14,23 +14,23 @@ namespace ladder::silu {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kEach = 2;  // vectors of a thread
+constexpr int kVectorsPerThread = 2;
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads) silu_backward_v02_kernel(unsigned count, const T* x, const T* dy, T* dx) {
-  const unsigned first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
+  const unsigned first = blockIdx.x * (kThreads * kVectorsPerThread) + threadIdx.x;
   ptx::grid_dependency_wait();
-  Bits<T, kWidth> x_loaded[kEach];
-  Bits<T, kWidth> dy_loaded[kEach];
+  Bits<T, kWidth> x_loaded[kVectorsPerThread];
+  Bits<T, kWidth> dy_loaded[kVectorsPerThread];
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
+  for (int i = 0; i < kVectorsPerThread; ++i) {
     if (first + i * kThreads >= count) break;
     x_loaded[i] = load_wide<kWidth>(x, first + i * kThreads);
     dy_loaded[i] = load_wide<kWidth>(dy, first + i * kThreads);
   }
   ptx::grid_dependency_launch();
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
+  for (int i = 0; i < kVectorsPerThread; ++i) {
     if (first + i * kThreads >= count) break;
     float values[kWidth];
     float gradients[kWidth];
@@ -46,9 +46,10 @@ void launch(const Problem& p, const Backward::Tensors& t, void*, Stream stream) 
   dispatch_width(p.dtype, whole_vectors(p.elements(), p.dtype), [&](auto element, auto width) {
     using T = decltype(element);
     const std::int64_t count = p.elements() / width;
-    ladder::launch(silu_backward_v02_kernel<T, width>,
-                   {.grid = stream_blocks(count, kThreads, kEach), .block = kThreads, .overlaps_previous = true},
-                   stream, count, static_cast<const T*>(t.x), static_cast<const T*>(t.dy), static_cast<T*>(t.dx));
+    ladder::launch(
+        silu_backward_v02_kernel<T, width>,
+        {.grid = stream_blocks(count, kThreads, kVectorsPerThread), .block = kThreads, .overlaps_previous = true},
+        stream, count, static_cast<const T*>(t.x), static_cast<const T*>(t.dy), static_cast<T*>(t.dx));
   });
 }
 

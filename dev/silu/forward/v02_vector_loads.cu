@@ -14,20 +14,20 @@ namespace ladder::silu {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kEach = 2;  // vectors of a thread
+constexpr int kVectorsPerThread = 2;
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads) silu_forward_v02_kernel(unsigned count, const T* x, T* y) {
-  const unsigned first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
+  const unsigned first = blockIdx.x * (kThreads * kVectorsPerThread) + threadIdx.x;
   ptx::grid_dependency_wait();
-  Bits<T, kWidth> loaded[kEach];
+  Bits<T, kWidth> loaded[kVectorsPerThread];
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
+  for (int i = 0; i < kVectorsPerThread; ++i) {
     if (first + i * kThreads < count) loaded[i] = load_wide<kWidth>(x, first + i * kThreads);
   }
   ptx::grid_dependency_launch();
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
+  for (int i = 0; i < kVectorsPerThread; ++i) {
     if (first + i * kThreads >= count) break;
     float values[kWidth];
     to_floats<T, kWidth>(loaded[i], values);
@@ -41,9 +41,10 @@ void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
   dispatch_width(p.dtype, whole_vectors(p.elements(), p.dtype), [&](auto element, auto width) {
     using T = decltype(element);
     const std::int64_t count = p.elements() / width;
-    ladder::launch(silu_forward_v02_kernel<T, width>,
-                   {.grid = stream_blocks(count, kThreads, kEach), .block = kThreads, .overlaps_previous = true},
-                   stream, count, static_cast<const T*>(t.x), static_cast<T*>(t.y));
+    ladder::launch(
+        silu_forward_v02_kernel<T, width>,
+        {.grid = stream_blocks(count, kThreads, kVectorsPerThread), .block = kThreads, .overlaps_previous = true},
+        stream, count, static_cast<const T*>(t.x), static_cast<T*>(t.y));
   });
 }
 

@@ -16,7 +16,7 @@ constexpr int kThreads = 256;
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads) softmax_backward_v02_kernel(Problem p, const T* y, const T* dy, T* dx) {
-  LADDER_SHARED(float, of_warp, [kThreads / 32]);
+  LADDER_SHARED(float, warp_sums, [kThreads / 32]);
   const int thread = static_cast<int>(threadIdx.x);
   const int vectors = p.n / kWidth;
   const std::int64_t first = std::int64_t{blockIdx.x} * p.n;
@@ -35,9 +35,9 @@ __global__ void __launch_bounds__(kThreads) softmax_backward_v02_kernel(Problem 
     for (int v = 0; v < kWidth; ++v) sum += probabilities[v] * gradients[v];
   }
   sum = add_over_lanes(sum);
-  if (thread % 32 == 0) of_warp[thread / 32] = sum;
+  if (thread % 32 == 0) warp_sums[thread / 32] = sum;
   __syncthreads();
-  sum = add_over_lanes(of_warp[thread % (kThreads / 32)], kThreads / 32);
+  sum = add_over_lanes(warp_sums[thread % (kThreads / 32)], kThreads / 32);
 
 #pragma unroll 2
   for (int i = thread; i < vectors; i += kThreads) {

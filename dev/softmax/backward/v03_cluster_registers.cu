@@ -14,8 +14,8 @@
 namespace ladder::softmax {
 namespace {
 
-constexpr int kMost = kMostValues / 2;  // of each of y and dy that a thread holds
-constexpr int kPart = kBlockThreads * kMost;
+constexpr int kMaxPerThread = kMaxValues / 2;  // of each of y and dy that a thread holds
+constexpr int kPart = kBlockThreads * kMaxPerThread;
 
 // The sum of y dy over a thread's elements.
 template <int kValues>
@@ -41,9 +41,9 @@ __device__ __forceinline__ float add_parts(const float* parts, int count) {
 }
 
 template <class T, int kWidth, int kValues, Holder kHolder>
-__global__ void __launch_bounds__(kHolder == Holder::lanes ? kBlockThreads : kMostThreads)
+__global__ void __launch_bounds__(kHolder == Holder::lanes ? kBlockThreads : kMaxThreads)
     softmax_backward_v03_kernel(Problem p, RowPlan plan, const T* y, const T* dy, T* dx) {
-  LADDER_SHARED(float, parts, [kHolder == Holder::cluster ? kMostParts : kMostWarps]);
+  LADDER_SHARED(float, parts, [kHolder == Holder::cluster ? kMaxParts : kMaxWarps]);
   if constexpr (kHolder == Holder::cluster) ptx::cluster_arrive_relaxed();  // this block has started
   const int thread = static_cast<int>(threadIdx.x);
   const int block = static_cast<int>(blockIdx.x);
@@ -56,13 +56,13 @@ __global__ void __launch_bounds__(kHolder == Holder::lanes ? kBlockThreads : kMo
     first = thread % plan.threads;
   }
   const int vectors = row < p.m ? p.n / kWidth : 0;
-  const std::int64_t at = std::int64_t{row} * p.n;
+  const std::int64_t row_offset = std::int64_t{row} * p.n;
 
   float probabilities[kValues];
   float gradients[kValues];
   ptx::grid_dependency_wait();
-  load_part<T, kWidth>(y + at, first, vectors, 0, probabilities);
-  load_part<T, kWidth>(dy + at, first, vectors, 0, gradients);
+  load_part<T, kWidth>(y + row_offset, first, vectors, 0, probabilities);
+  load_part<T, kWidth>(dy + row_offset, first, vectors, 0, gradients);
   ptx::grid_dependency_launch();
 
   // The sum of the warp, and that of the row.
@@ -81,29 +81,29 @@ __global__ void __launch_bounds__(kHolder == Holder::lanes ? kBlockThreads : kMo
   }
 
   take_gradient(probabilities, gradients, sum);
-  store_part<T, kWidth>(dx + at, first, vectors, gradients);
+  store_part<T, kWidth>(dx + row_offset, first, vectors, gradients);
 }
 
 // The sum of a part, into its place of [m][parts].
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kBlockThreads)
     softmax_backward_v03_sums_kernel(Problem p, int parts, const T* y, const T* dy, float* sums) {
-  LADDER_SHARED(float, of_warp, [kBlockThreads / 32]);
+  LADDER_SHARED(float, warp_sums, [kBlockThreads / 32]);
   const int thread = static_cast<int>(threadIdx.x);
-  const std::int64_t at = std::int64_t{blockIdx.x / static_cast<unsigned>(parts)} * p.n;
+  const std::int64_t row_offset = std::int64_t{blockIdx.x / static_cast<unsigned>(parts)} * p.n;
   const int part = static_cast<int>(blockIdx.x) % parts;
-  const int first = part * (kPart / kWidth) + first_vector<kWidth, kMost>(thread / 32);
-  float probabilities[kMost];
-  float gradients[kMost];
+  const int first = part * (kPart / kWidth) + first_vector<kWidth, kMaxPerThread>(thread / 32);
+  float probabilities[kMaxPerThread];
+  float gradients[kMaxPerThread];
   ptx::grid_dependency_wait();
-  load_part<T, kWidth, false>(y + at, first, p.n / kWidth, 0, probabilities);
-  load_part<T, kWidth, false>(dy + at, first, p.n / kWidth, 0, gradients);
+  load_part<T, kWidth, false>(y + row_offset, first, p.n / kWidth, 0, probabilities);
+  load_part<T, kWidth, false>(dy + row_offset, first, p.n / kWidth, 0, gradients);
   ptx::grid_dependency_launch();
   const float sum = add_over_lanes(dot(probabilities, gradients));
-  if (thread % 32 == 0) of_warp[thread / 32] = sum;
+  if (thread % 32 == 0) warp_sums[thread / 32] = sum;
   __syncthreads();
-  const float whole = add_parts(of_warp, kBlockThreads / 32);
-  if (thread == 0) sums[blockIdx.x] = whole;
+  const float block_sum = add_parts(warp_sums, kBlockThreads / 32);
+  if (thread == 0) sums[blockIdx.x] = block_sum;
 }
 
 // dx of a part. The last parts first: of those the L2 still has y and dy.
@@ -112,17 +112,17 @@ __global__ void __launch_bounds__(kBlockThreads)
     softmax_backward_v03_parts_kernel(Problem p, int parts, const T* y, const T* dy, const float* sums, T* dx) {
   const int block = static_cast<int>(gridDim.x - 1 - blockIdx.x);
   const int row = block / parts;
-  const std::int64_t at = std::int64_t{row} * p.n;
-  const int first = block % parts * (kPart / kWidth) + first_vector<kWidth, kMost>(threadIdx.x / 32);
-  float probabilities[kMost];
-  float gradients[kMost];
+  const std::int64_t row_offset = std::int64_t{row} * p.n;
+  const int first = block % parts * (kPart / kWidth) + first_vector<kWidth, kMaxPerThread>(threadIdx.x / 32);
+  float probabilities[kMaxPerThread];
+  float gradients[kMaxPerThread];
   ptx::grid_dependency_wait();
-  load_part<T, kWidth>(y + at, first, p.n / kWidth, 0, probabilities);
-  load_part<T, kWidth>(dy + at, first, p.n / kWidth, 0, gradients);
+  load_part<T, kWidth>(y + row_offset, first, p.n / kWidth, 0, probabilities);
+  load_part<T, kWidth>(dy + row_offset, first, p.n / kWidth, 0, gradients);
   const float sum = add_parts(sums + row * parts, parts);
   ptx::grid_dependency_launch();
   take_gradient(probabilities, gradients, sum);
-  store_part<T, kWidth>(dx + at, first, p.n / kWidth, gradients);
+  store_part<T, kWidth>(dx + row_offset, first, p.n / kWidth, gradients);
 }
 
 template <Holder kHolder>
@@ -130,9 +130,9 @@ KernelPlan<Backward> holding(const char* name, const Problem& p, const RowPlan& 
   const LaunchConfig config = config_of(p, plan, kHolder);
   return {.name = name, .bind = [=](const Backward::Tensors& t, void*) {
             BoundLaunch bound;
-            dispatch_values<kMost>(p, plan.values, [&](auto element, auto width, auto values) {
+            dispatch_values<kMaxPerThread>(p, plan.values, [&](auto element, auto width, auto values) {
               using T = decltype(element);
-              constexpr int kValues = kHolder == Holder::lanes ? decltype(values)::value : kMost;
+              constexpr int kValues = kHolder == Holder::lanes ? decltype(values)::value : kMaxPerThread;
               bound = bind_launch(softmax_backward_v03_kernel<T, width, kValues, kHolder>, config, p, plan,
                                   static_cast<const T*>(t.y), static_cast<const T*>(t.dy), static_cast<T*>(t.dx));
             });
@@ -164,9 +164,10 @@ KernelPlan<Backward> in_parts(const Problem& p) {
 // The first that can hold the row is the default.
 std::vector<KernelPlan<Backward>> plans(const Problem& p) {
   std::vector<KernelPlan<Backward>> all;
-  if (p.n <= 32 * kMost) all.push_back(holding<Holder::lanes>("lanes", p, plan_lanes(p)));
-  if (p.n <= kPart) all.push_back(holding<Holder::block>("block", p, plan_blocks(p.n, 1, kMost)));
-  if (p.n <= kMostParts * 32 * kMost) all.push_back(holding<Holder::cluster>("cluster", p, plan_cluster(p.n, kMost)));
+  if (p.n <= 32 * kMaxPerThread) all.push_back(holding<Holder::lanes>("lanes", p, plan_lanes(p)));
+  if (p.n <= kPart) all.push_back(holding<Holder::block>("block", p, plan_blocks(p.n, 1, kMaxPerThread)));
+  if (p.n <= kMaxParts * 32 * kMaxPerThread)
+    all.push_back(holding<Holder::cluster>("cluster", p, plan_cluster(p.n, kMaxPerThread)));
   all.push_back(in_parts(p));
   return all;
 }

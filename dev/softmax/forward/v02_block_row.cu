@@ -16,7 +16,7 @@ constexpr int kThreads = 256;
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) softmax_forward_v02_kernel(Problem p, const T* x, T* y) {
-  LADDER_SHARED(float, of_warp, [2][kThreads / 32]);
+  LADDER_SHARED(float, warp_values, [2][kThreads / 32]);
   const int thread = static_cast<int>(threadIdx.x);
   x += std::int64_t{blockIdx.x} * p.n;
   y += std::int64_t{blockIdx.x} * p.n;
@@ -26,17 +26,17 @@ __global__ void __launch_bounds__(kThreads) softmax_forward_v02_kernel(Problem p
   float max = -FLT_MAX;
   for (int i = thread; i < p.n; i += kThreads) max = fmaxf(max, to_float(x[i]));
   max = max_over_lanes(max);
-  if (thread % 32 == 0) of_warp[0][thread / 32] = max;
+  if (thread % 32 == 0) warp_values[0][thread / 32] = max;
   __syncthreads();
-  max = max_over_lanes(of_warp[0][thread % (kThreads / 32)]);
+  max = max_over_lanes(warp_values[0][thread % (kThreads / 32)]);
 
   // The row's sum, each warp adding up all warps' sums in the same order.
   float sum = 0;
   for (int i = thread; i < p.n; i += kThreads) sum += exponential(to_float(x[i]), max);
   sum = add_over_lanes(sum);
-  if (thread % 32 == 0) of_warp[1][thread / 32] = sum;
+  if (thread % 32 == 0) warp_values[1][thread / 32] = sum;
   __syncthreads();
-  sum = add_over_lanes(of_warp[1][thread % (kThreads / 32)], kThreads / 32);
+  sum = add_over_lanes(warp_values[1][thread % (kThreads / 32)], kThreads / 32);
 
   // The quotients.
   const float scale = 1.0f / sum;

@@ -16,7 +16,7 @@ constexpr int kThreads = 256;
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads) softmax_forward_v03_kernel(Problem p, const T* x, T* y) {
-  LADDER_SHARED(MaxSum, of_warp, [kThreads / 32]);
+  LADDER_SHARED(MaxSum, warp_parts, [kThreads / 32]);
   const int vectors = p.n / kWidth;
   x += std::int64_t{blockIdx.x} * p.n;
   y += std::int64_t{blockIdx.x} * p.n;
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kThreads) softmax_forward_v03_kernel(Problem p
 #pragma unroll
     for (const float value : values) part.sum += exponential(value, max);
   }
-  const MaxSum row = merge_block(part, of_warp);
+  const MaxSum row = merge_block(part, warp_parts);
 
   // The quotients.
   const float scale = 1.0f / row.sum;

@@ -15,9 +15,9 @@ namespace {
 
 // kBlock: a block has one row, else one for every `row_threads` threads.
 template <class T, int kWidth, int kValues, bool kBlock>
-__global__ void __launch_bounds__(kBlock ? kMostThreads : kBlockThreads)
+__global__ void __launch_bounds__(kBlock ? kMaxThreads : kBlockThreads)
     softmax_forward_v04_kernel(Problem p, int row_threads, const T* x, T* y) {
-  LADDER_SHARED(MaxSum, of_warp, [kMostWarps]);
+  LADDER_SHARED(MaxSum, warp_parts, [kMaxWarps]);
   const int thread = static_cast<int>(threadIdx.x);
   const int row = kBlock ? blockIdx.x : (blockIdx.x * kBlockThreads + thread) / row_threads;
   const int first = kBlock ? first_vector<kWidth, kValues>(thread / 32) : thread % row_threads;
@@ -31,22 +31,22 @@ __global__ void __launch_bounds__(kBlock ? kMostThreads : kBlockThreads)
   ptx::grid_dependency_launch();
 
   const MaxSum part = take_exponentials(values, kBlock ? 32 : row_threads);
-  MaxSum whole = part;
+  MaxSum row_max_sum = part;
   if constexpr (kBlock) {
-    if (thread % 32 == 0) of_warp[thread / 32] = part;
+    if (thread % 32 == 0) warp_parts[thread / 32] = part;
     __syncthreads();
-    whole = merge_parts(of_warp, row_threads / 32);
+    row_max_sum = merge_parts(warp_parts, row_threads / 32);
   }
-  multiply(values, factor_of(part, whole));
+  multiply(values, factor_of(part, row_max_sum));
   store_part<T, kWidth>(y, first, vectors, values);
 }
 
 const char* supports(const Problem& p) {
-  return p.n <= kMostThreads * kMostValues ? nullptr : "a block's registers hold 32768 elements of a row";
+  return p.n <= kMaxThreads * kMaxValues ? nullptr : "a block's registers hold 32768 elements of a row";
 }
 
 void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
-  const bool block = p.n > kMostOfLanes;
+  const bool block = p.n > kMaxElementsOfLanes;
   const RowPlan plan = block ? plan_blocks(p.n, 1) : plan_lanes(p);
   const LaunchConfig config{
       .grid = block ? static_cast<unsigned>(p.m) : stream_blocks(std::int64_t{p.m} * plan.threads, kBlockThreads, 1),
@@ -58,7 +58,7 @@ void launch(const Problem& p, const Forward::Tensors& t, void*, Stream stream) {
       ladder::launch(kernel, config, stream, p, plan.threads, static_cast<const T*>(t.x), static_cast<T*>(t.y));
     };
     if (!block) return run(softmax_forward_v04_kernel<T, width, values, false>);
-    run(softmax_forward_v04_kernel<T, width, kMostValues, true>);
+    run(softmax_forward_v04_kernel<T, width, kMaxValues, true>);
   });
 }
 

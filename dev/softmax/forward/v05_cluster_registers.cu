@@ -15,9 +15,9 @@ namespace ladder::softmax {
 namespace {
 
 template <class T, int kWidth, int kValues, Holder kHolder>
-__global__ void __launch_bounds__(kHolder == Holder::lanes ? kBlockThreads : kMostThreads)
+__global__ void __launch_bounds__(kHolder == Holder::lanes ? kBlockThreads : kMaxThreads)
     softmax_forward_v05_kernel(Problem p, RowPlan plan, const T* x, T* y) {
-  LADDER_SHARED(MaxSum, parts, [kHolder == Holder::cluster ? kMostParts : kMostWarps]);
+  LADDER_SHARED(MaxSum, parts, [kHolder == Holder::cluster ? kMaxParts : kMaxWarps]);
   if constexpr (kHolder == Holder::cluster) ptx::cluster_arrive_relaxed();  // this block has started
   const int thread = static_cast<int>(threadIdx.x);
   const int block = static_cast<int>(blockIdx.x);
@@ -40,46 +40,46 @@ __global__ void __launch_bounds__(kHolder == Holder::lanes ? kBlockThreads : kMo
 
   // The warp's max and sum, and those of the row.
   const MaxSum part = take_exponentials(values, kHolder == Holder::lanes ? plan.threads : 32);
-  MaxSum whole = part;
+  MaxSum row_max_sum = part;
   if constexpr (kHolder == Holder::block) {
     if (thread % 32 == 0) parts[thread / 32] = part;
     __syncthreads();
-    whole = merge_parts(parts, warps);
+    row_max_sum = merge_parts(parts, warps);
   }
   if constexpr (kHolder == Holder::cluster) {
     ptx::cluster_wait();  // all blocks have started
     const int to = thread % 32;
     if (to < plan.ranks) ptx::st_shared_cluster(ptx::mapa(parts + rank * warps + thread / 32, to), part);
     ptx::cluster_sync();
-    whole = merge_parts(parts, plan.ranks * warps);
+    row_max_sum = merge_parts(parts, plan.ranks * warps);
   }
 
-  multiply(values, factor_of(part, whole));
+  multiply(values, factor_of(part, row_max_sum));
   store_part<T, kWidth>(y, first, vectors, values);
 }
 
 // Rows cut into parts of a block each.
-constexpr int kPart = kBlockThreads * kMostValues;
+constexpr int kPart = kBlockThreads * kMaxValues;
 
 // The max and sum of a part, into its place of [m][parts].
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kBlockThreads)
     softmax_forward_v05_sums_kernel(Problem p, int parts, const T* x, MaxSum* sums) {
-  LADDER_SHARED(MaxSum, of_warp, [kBlockThreads / 32]);
+  LADDER_SHARED(MaxSum, warp_parts, [kBlockThreads / 32]);
   const int thread = static_cast<int>(threadIdx.x);
   const int row = static_cast<int>(blockIdx.x) / parts;
   const int part = static_cast<int>(blockIdx.x) % parts;
-  float values[kMostValues];
+  float values[kMaxValues];
   ptx::grid_dependency_wait();
   load_part<T, kWidth, false>(x + std::int64_t{row} * p.n,
-                              part * (kPart / kWidth) + first_vector<kWidth, kMostValues>(thread / 32), p.n / kWidth,
+                              part * (kPart / kWidth) + first_vector<kWidth, kMaxValues>(thread / 32), p.n / kWidth,
                               -INFINITY, values);
   ptx::grid_dependency_launch();
   const MaxSum sum = take_exponentials(values);
-  if (thread % 32 == 0) of_warp[thread / 32] = sum;
+  if (thread % 32 == 0) warp_parts[thread / 32] = sum;
   __syncthreads();
-  const MaxSum whole = merge_parts(of_warp, kBlockThreads / 32);
-  if (thread == 0) sums[blockIdx.x] = whole;
+  const MaxSum block_max_sum = merge_parts(warp_parts, kBlockThreads / 32);
+  if (thread == 0) sums[blockIdx.x] = block_max_sum;
 }
 
 // y of a part. The last parts first: of those the L2 still has x.
@@ -88,15 +88,15 @@ __global__ void __launch_bounds__(kBlockThreads)
     softmax_forward_v05_parts_kernel(Problem p, int parts, const T* x, const MaxSum* sums, T* y) {
   const int block = static_cast<int>(gridDim.x - 1 - blockIdx.x);
   const int row = block / parts;
-  const int first = block % parts * (kPart / kWidth) + first_vector<kWidth, kMostValues>(threadIdx.x / 32);
-  float values[kMostValues];
+  const int first = block % parts * (kPart / kWidth) + first_vector<kWidth, kMaxValues>(threadIdx.x / 32);
+  float values[kMaxValues];
   ptx::grid_dependency_wait();
   load_part<T, kWidth>(x + std::int64_t{row} * p.n, first, p.n / kWidth, -INFINITY, values);
-  const MaxSum whole = merge_parts(sums + row * parts, parts);
+  const MaxSum row_max_sum = merge_parts(sums + row * parts, parts);
   ptx::grid_dependency_launch();
-  const float factor = 1.0f / whole.sum;
+  const float factor = 1.0f / row_max_sum.sum;
 #pragma unroll
-  for (float& value : values) value = exponential(value, whole.max) * factor;
+  for (float& value : values) value = exponential(value, row_max_sum.max) * factor;
   store_part<T, kWidth>(y + std::int64_t{row} * p.n, first, p.n / kWidth, values);
 }
 
@@ -107,7 +107,7 @@ KernelPlan<Forward> holding(const char* name, const Problem& p, const RowPlan& p
             BoundLaunch bound;
             dispatch_values(p, plan.values, [&](auto element, auto width, auto values) {
               using T = decltype(element);
-              constexpr int kValues = kHolder == Holder::lanes ? decltype(values)::value : kMostValues;
+              constexpr int kValues = kHolder == Holder::lanes ? decltype(values)::value : kMaxValues;
               bound = bind_launch(softmax_forward_v05_kernel<T, width, kValues, kHolder>, config, p, plan,
                                   static_cast<const T*>(t.x), static_cast<T*>(t.y));
             });
@@ -138,9 +138,9 @@ KernelPlan<Forward> in_parts(const Problem& p) {
 // The first that can hold the row is the default.
 std::vector<KernelPlan<Forward>> plans(const Problem& p) {
   std::vector<KernelPlan<Forward>> all;
-  if (p.n <= kMostOfLanes) all.push_back(holding<Holder::lanes>("lanes", p, plan_lanes(p)));
-  if (p.n <= kBlockThreads * kMostValues) all.push_back(holding<Holder::block>("block", p, plan_blocks(p.n, 1)));
-  if (p.n <= kMostParts * kMostOfLanes) all.push_back(holding<Holder::cluster>("cluster", p, plan_cluster(p.n)));
+  if (p.n <= kMaxElementsOfLanes) all.push_back(holding<Holder::lanes>("lanes", p, plan_lanes(p)));
+  if (p.n <= kBlockThreads * kMaxValues) all.push_back(holding<Holder::block>("block", p, plan_blocks(p.n, 1)));
+  if (p.n <= kMaxParts * kMaxElementsOfLanes) all.push_back(holding<Holder::cluster>("cluster", p, plan_cluster(p.n)));
   all.push_back(in_parts(p));
   return all;
 }

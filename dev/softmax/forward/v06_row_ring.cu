@@ -20,15 +20,15 @@ namespace {
 constexpr int kStages = 2;
 [[maybe_unused]] constexpr int kBlocksPerSm = 3;  // of kStages times 32 KB: what an SM has shared memory for
 constexpr int kWarps = kBlockThreads / 32;
-constexpr int kMostParts = kMaxClusterBlocks * kWarps;
+constexpr int kMaxParts = kMaxClusterBlocks * kWarps;
 
 template <class T, bool kCluster>
 __global__ void __launch_bounds__(kBlockThreads, kBlocksPerSm)
     softmax_forward_v06_kernel(Problem p, RowPlan plan, const T* x, T* y) {
   constexpr int kVec = kVector<T>;
-  constexpr int kHeld = kMostValues / kVec;
-  LADDER_DYN_SMEM(smem);  // uint4 [kStages][kHeld][threads]
-  LADDER_SHARED(MaxSum, parts, [2][kMostParts]);
+  constexpr int kVectorsPerThread = kMaxValues / kVec;
+  LADDER_DYN_SMEM(smem);  // uint4 [kStages][kVectorsPerThread][threads]
+  LADDER_SHARED(MaxSum, parts, [2][kMaxParts]);
   LADDER_SHARED(ptx::Mbarrier, arrived, [2]);
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32;
@@ -46,17 +46,17 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksPerSm)
   }
   const ptx::CachePolicy policy = ptx::evict_policy(true);
   const int vectors = p.n / kVec;
-  const int first = first_vector<kVec, kMostValues>(rank * warps + warp);
-  auto* const own = reinterpret_cast<uint4*>(smem) + thread;
+  const int first = first_vector<kVec, kMaxValues>(rank * warps + warp);
+  auto* const thread_smem = reinterpret_cast<uint4*>(smem) + thread;
 
   // Starts the copies of the thread's vectors of a row. Beyond the last row a group is empty, so that all turns count alike.
   const auto start_copies = [&](int row, int stage) {
     if (row < p.m) {
       const auto* const from = reinterpret_cast<const uint4*>(x + std::int64_t{row} * p.n) + first;
 #pragma unroll
-      for (int i = 0; i < kHeld; ++i) {
+      for (int i = 0; i < kVectorsPerThread; ++i) {
         if (first + 32 * i < vectors) {
-          ptx::cp_async_16(own + (stage * kHeld + i) * plan.threads, from + 32 * i, true, policy);
+          ptx::cp_async_16(thread_smem + (stage * kVectorsPerThread + i) * plan.threads, from + 32 * i, true, policy);
         }
       }
     }
@@ -70,15 +70,15 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksPerSm)
   if constexpr (kCluster) ptx::cluster_wait();  // all blocks have started
 
 #pragma unroll 1
-  for (int turn = 0; row < p.m; row += clusters, ++turn) {
+  for (int iteration = 0; row < p.m; row += clusters, ++iteration) {
     // Read what has come of this row, and have the next but one take its place.
-    const int stage = turn % kStages;
+    const int stage = iteration % kStages;
     ptx::cp_async_wait<kStages - 1>();
-    float values[kMostValues];
+    float values[kMaxValues];
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
+    for (int i = 0; i < kVectorsPerThread; ++i) {
       float vector[kVec];
-      if (first + 32 * i < vectors) unpack<T>(own[(stage * kHeld + i) * plan.threads], vector);
+      if (first + 32 * i < vectors) unpack<T>(thread_smem[(stage * kVectorsPerThread + i) * plan.threads], vector);
 #pragma unroll
       for (int v = 0; v < kVec; ++v) values[i * kVec + v] = first + 32 * i < vectors ? vector[v] : -INFINITY;
     }
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksPerSm)
     // The warp's max and sum go to all warps of the row. Two rows' are kept: whoever sends those of the next but one has got
     // all of the next one, which each warp sent after it had read these.
     const MaxSum part = take_exponentials(values);
-    const int slot = turn % 2;
+    const int slot = iteration % 2;
     if constexpr (kCluster) {
       if (thread == 0) {
         ptx::mbarrier_arrive_expect_tx(&arrived[slot], plan.ranks * warps * static_cast<unsigned>(sizeof(MaxSum)));
@@ -97,29 +97,29 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksPerSm)
       if (to < plan.ranks) {
         ptx::st_async(ptx::mapa(parts[slot] + rank * warps + warp, to), part, ptx::mapa(&arrived[slot], to));
       }
-      ptx::mbarrier_wait_cluster(&arrived[slot], turn / 2 % 2);
+      ptx::mbarrier_wait_cluster(&arrived[slot], iteration / 2 % 2);
     } else {
       if (thread % 32 == 0) parts[slot][warp] = part;
       __syncthreads();
     }
-    const MaxSum whole = merge_parts(parts[slot], plan.ranks * warps);
-    multiply(values, factor_of(part, whole));
+    const MaxSum row_max_sum = merge_parts(parts[slot], plan.ranks * warps);
+    multiply(values, factor_of(part, row_max_sum));
     store_part<T, kVec>(y + std::int64_t{row} * p.n, first, vectors, values);
   }
 }
 
 // In as few blocks as hold a row; or, for the tests, in a cluster at least.
 RowPlan plan_of(const Problem& p, bool cluster) {
-  return !cluster && p.n <= kBlockThreads * kMostValues ? plan_blocks(p.n, 1) : plan_cluster(p.n);
+  return !cluster && p.n <= kBlockThreads * kMaxValues ? plan_blocks(p.n, 1) : plan_cluster(p.n);
 }
 
 const char* supports(const Problem& p) {
   if (!whole_vectors(p.n, p.dtype)) return "rows are no whole vectors of 16 bytes";
-  if (p.n > kMaxClusterBlocks * kBlockThreads * kMostValues) return "a row is longer than 65536 elements";
+  if (p.n > kMaxClusterBlocks * kBlockThreads * kMaxValues) return "a row is longer than 65536 elements";
   return nullptr;
 }
 
-KernelPlan<Forward> turns(const char* name, const Problem& p, const RowPlan& plan) {
+KernelPlan<Forward> ring_plan(const char* name, const Problem& p, const RowPlan& plan) {
   return {.name = name, .bind = [=](const Forward::Tensors& t, void*) {
             return with_storage_type(p.dtype, [&](auto element) {
               using T = decltype(element);
@@ -127,7 +127,7 @@ KernelPlan<Forward> turns(const char* name, const Problem& p, const RowPlan& pla
                   plan.ranks > 1 ? softmax_forward_v06_kernel<T, true> : softmax_forward_v06_kernel<T, false>;
               LaunchConfig config{.grid = static_cast<unsigned>(plan.ranks),
                                   .block = static_cast<unsigned>(plan.threads),
-                                  .dynamic_smem = std::size_t{kStages} * kMostValues * sizeof(T) * plan.threads,
+                                  .dynamic_smem = std::size_t{kStages} * kMaxValues * sizeof(T) * plan.threads,
                                   .cluster = static_cast<unsigned>(plan.ranks),
                                   .overlaps_previous = true};
               config.grid = static_cast<unsigned>(plan.ranks * std::min(p.m, resident_clusters(kernel, config)));
@@ -139,8 +139,8 @@ KernelPlan<Forward> turns(const char* name, const Problem& p, const RowPlan& pla
 std::vector<KernelPlan<Forward>> plans(const Problem& p) {
   std::vector<KernelPlan<Forward>> all;
   const RowPlan plan = plan_of(p, false);
-  if (plan.ranks == 1) all.push_back(turns("block", p, plan));
-  all.push_back(turns("cluster", p, plan_of(p, true)));
+  if (plan.ranks == 1) all.push_back(ring_plan("block", p, plan));
+  all.push_back(ring_plan("cluster", p, plan_of(p, true)));
   return all;
 }
 

@@ -46,8 +46,8 @@ struct NoFilm {
 
 // Add noise at the last step, too.
 struct NoiseAtLast {
-  __device__ diffusion::Step operator()(const auto& v, long long row) const {
-    diffusion::Step s = v.t.table[row];
+  __device__ diffusion::StepCoefficients operator()(const auto& v, long long row) const {
+    diffusion::StepCoefficients s = v.t.table[row];
     if (row == v.p.steps - 1) s.sigma = 0.05f;
     return s;
   }
@@ -55,7 +55,9 @@ struct NoiseAtLast {
 
 // Use the next step's coefficients.
 struct NextRow {
-  __device__ diffusion::Step operator()(const auto& v, long long row) const { return v.t.table[(row + 1) % v.p.steps]; }
+  __device__ diffusion::StepCoefficients operator()(const auto& v, long long row) const {
+    return v.t.table[(row + 1) % v.p.steps];
+  }
 };
 
 template <class Change>

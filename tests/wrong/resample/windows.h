@@ -11,7 +11,7 @@ template <auto kFrom, auto kTo, class Function>
 struct EachWindow {
   __device__ void operator()(const auto& v, long long i) const {
     const Windows windows{
-        .units = static_cast<unsigned>(v.p.c), .columns = static_cast<unsigned>(v.p.w / 2), .count = 0};
+        .pixel_vectors = static_cast<unsigned>(v.p.c), .columns = static_cast<unsigned>(v.p.w / 2), .count = 0};
     const unsigned first = windows.first(static_cast<unsigned>(i));
     float x[4];
     for (int j = 0; j < 4; ++j) x[j] = v.load(v.t.*kFrom, first + j / 2 * windows.below() + j % 2 * windows.right());
