@@ -23,7 +23,7 @@ namespace {
 const bool limited = test::at_start([] { setenv("LADDER_WATCHDOG_SECONDS", "1", 1); });
 
 constexpr int kSeeds = 8;
-constexpr const char* kSchedules[] = {"asc", "desc", "random", "greedy"};
+constexpr const char* kSchedules[] = {"asc", "desc", "random", "greedy", "late"};
 
 #if defined(LADDER_ASAN)
 constexpr const char* kSanitizer = "AddressSanitizer";
@@ -76,7 +76,7 @@ struct Outcome {
 
 Outcome run_all(const Entry& entry, bool broken, const std::string& schedule) {
   Outcome outcome;
-  const bool seeded = schedule == "random" || schedule == "greedy";
+  const bool seeded = schedule != "asc" && schedule != "desc";
   if (broken && entry.detectors.slow && schedule != "asc") return outcome;
   const simt::Options before = simt::options();
   for (int seed = 1; seed <= (seeded ? kSeeds : 1); ++seed) {

@@ -9,6 +9,7 @@
 #include "core/read_only.h"
 #include "core/simt/memory.h"
 #include "core/simt/options.h"
+#include "core/simt/stream.h"
 
 namespace ladder::backend {
 
@@ -44,7 +45,10 @@ const DeviceInfo& device() { return device(0); }
 
 void* allocate(std::size_t bytes) { return simt::allocate_memory(bytes); }
 
-void release(void* pointer) noexcept { simt::release_memory(pointer); }
+void release(void* pointer) noexcept {
+  simt::run_all_streams();  // as cudaFree() does
+  simt::release_memory(pointer);
+}
 
 void name_memory(const void* begin, std::size_t bytes, const std::string& name) {
   simt::name_memory(begin, bytes, name);
@@ -52,17 +56,29 @@ void name_memory(const void* begin, std::size_t bytes, const std::string& name) 
 
 void set_read_only(void* pointer, bool read_only) { simt::set_read_only(pointer, read_only); }
 
-void copy_in(void* device_pointer, const void* host, std::size_t bytes) { std::memcpy(device_pointer, host, bytes); }
+void copy_in(void* device_pointer, const void* host, std::size_t bytes) {
+  std::memcpy(device_pointer, host, bytes);
+  synchronize();
+}
 
-void copy_out(void* host, const void* device_pointer, std::size_t bytes) { std::memcpy(host, device_pointer, bytes); }
+void copy_out(void* host, const void* device_pointer, std::size_t bytes) {
+  synchronize();
+  std::memcpy(host, device_pointer, bytes);
+}
 
-void copy(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+void copy(void* to, const void* from, std::size_t bytes) {
+  std::memcpy(to, from, bytes);
+  synchronize();
+}
 
-void set_bytes(void* device_pointer, int byte, std::size_t bytes) { std::memset(device_pointer, byte, bytes); }
+void set_bytes(void* device_pointer, int byte, std::size_t bytes) {
+  std::memset(device_pointer, byte, bytes);
+  synchronize();
+}
 
-void peek(void* host, const void* device_pointer, std::size_t bytes) { copy_out(host, device_pointer, bytes); }
+void peek(void* host, const void* device_pointer, std::size_t bytes) { std::memcpy(host, device_pointer, bytes); }
 
-void poke(void* device_pointer, const void* host, std::size_t bytes) { copy_in(device_pointer, host, bytes); }
+void poke(void* device_pointer, const void* host, std::size_t bytes) { std::memcpy(device_pointer, host, bytes); }
 
 Stream check_stream() { return nullptr; }
 
@@ -70,12 +86,15 @@ void hold() {}
 
 bool let_go() { return true; }
 
-std::vector<std::string> schedules() { return {"asc", "desc", "random:1", "random:2", "greedy:1", "greedy:2"}; }
+std::vector<std::string> schedules() { return {"asc", "desc", "random:1", "greedy:1", "greedy:2", "late:1"}; }
 
 std::string schedule() { return simt::options().str(); }
 
-void set_schedule(const std::string& schedule) { simt::options().set_schedule(schedule); }
+void set_schedule(const std::string& schedule) {
+  synchronize();
+  simt::options().set_schedule(schedule);
+}
 
-void synchronize() {}  // launches run at once and throw their own errors
+void synchronize() { simt::synchronize_streams(); }
 
 }  // namespace ladder::backend

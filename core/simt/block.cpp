@@ -245,6 +245,12 @@ void Block::wait_for(const void* event, const char* what, Where where) {
   cluster_.leave(self);
 }
 
+void Block::pause() {
+  if (schedule_ == Schedule::late || (schedule_ == Schedule::random && random_.next() % 2 == 0)) {
+    cluster_.leave(running());
+  }
+}
+
 void Block::wake(const void* event) {
   for (int w = 0; w < num_warps_; ++w) {
     Warp& warp = warps_[w];

@@ -56,6 +56,8 @@ class Block {
   // Used by the asynchronous units. The running thread waits until wake(event), and then checks its own condition.
   void wait_for(const void* event, const char* what, Where where);
   void wake(const void* event);
+  // Called by an arrival of the running thread, which waits for nothing: under random and late others may run first.
+  void pause();
   int thread() const;  // the running thread's linear index
   const Options& options() const { return cluster_.kernel().options; }
   Random& random() { return random_; }

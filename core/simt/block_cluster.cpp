@@ -62,6 +62,7 @@ bool BlockCluster::let_copies_land(Block& block) {
       lane = highest(warps_[warp].ready);
       break;
     case Schedule::random:
+    case Schedule::late:
       warp = any(ready_warps_);
       lane = any(warps_[warp].ready);
       break;
@@ -92,6 +93,7 @@ Block* BlockCluster::pick_block() {
       rank = ready[num_ready - 1];
       break;
     case Schedule::random:
+    case Schedule::late:
       rank = any();
       break;
     case Schedule::greedy: {

@@ -85,10 +85,18 @@ Block* BlockCluster::owner(const void* address) const {
   return nullptr;
 }
 
-void cluster_arrive(Where where) { detail::active("barrier.cluster.arrive", where).cluster().arrive(true, where); }
-void cluster_arrive_relaxed(Where where) {
-  detail::active("barrier.cluster.arrive", where).cluster().arrive(false, where);
+namespace {
+
+void arrive_and_pause(bool release, Where where) {
+  Block& block = detail::active("barrier.cluster.arrive", where);
+  block.cluster().arrive(release, where);
+  block.pause();
 }
+
+}  // namespace
+
+void cluster_arrive(Where where) { arrive_and_pause(true, where); }
+void cluster_arrive_relaxed(Where where) { arrive_and_pause(false, where); }
 void cluster_wait(Where where) { detail::active("barrier.cluster.wait", where).cluster().wait(where); }
 
 namespace detail {

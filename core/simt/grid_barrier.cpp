@@ -33,7 +33,9 @@ void BlockCluster::wait_in_grid(const unsigned* counter, unsigned target, Where 
 }
 
 void grid_arrive(unsigned* counter, Where where) {
-  detail::active("a grid barrier", where).cluster().arrive_in_grid(counter, where);
+  Block& block = detail::active("a grid barrier", where);
+  block.cluster().arrive_in_grid(counter, where);
+  block.pause();
 }
 
 void grid_wait(const unsigned* counter, unsigned target, Where where) {

@@ -166,7 +166,9 @@ void init_mbarrier(std::uint64_t* barrier, unsigned arrivals, Where where) {
 void fence_mbarrier_init(Where where) { active("fence.mbarrier_init", where).cluster().fence_mbarrier_init(); }
 
 void arrive_mbarrier(std::uint64_t* barrier, std::uint32_t bytes, Where where) {
-  active("mbarrier.arrive", where).hopper().mbarriers.arrive(barrier, bytes, where);
+  Block& block = active("mbarrier.arrive", where);
+  block.hopper().mbarriers.arrive(barrier, bytes, where);
+  block.pause();
 }
 
 void wait_mbarrier(std::uint64_t* barrier, unsigned parity, bool cluster_scope, Where where) {
@@ -179,6 +181,7 @@ void arrive_mbarrier_from_cluster(std::uint64_t* barrier, bool release, Where wh
   Block* const owner = block.cluster().owner(barrier);
   if (owner == nullptr) block.fault("mbarrier: not in the cluster's shared memory", where);
   owner->hopper().mbarriers.arrive_from_cluster(barrier, release, where);
+  block.pause();
 }
 
 }  // namespace detail

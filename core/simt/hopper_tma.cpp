@@ -157,6 +157,7 @@ std::uint64_t CopyEngine::draw_deadline() {
     case Schedule::ascending:
       return num_turns_;
     case Schedule::descending:
+    case Schedule::late:
       return std::numeric_limits<std::uint64_t>::max() - num_turns_++;
     case Schedule::random:
     case Schedule::greedy:

@@ -306,7 +306,8 @@ void TensorCores::issue(void* const (&operands)[detail::kWarpSize]) {
   if (multiplication.num_warps == kWarps) {
     const Schedule schedule = block_.options().schedule;
     const bool early =
-        schedule == Schedule::ascending || (schedule != Schedule::descending && block_.random().next() % 2 == 0);
+        schedule == Schedule::ascending ||
+        ((schedule == Schedule::random || schedule == Schedule::greedy) && block_.random().next() % 2 == 0);
     if (early) execute_until(group, number + 1);
     block_.wake(&group);
   }

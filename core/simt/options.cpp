@@ -3,13 +3,18 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cstdlib>
 
 #include "core/error.h"
 
 namespace ladder::simt {
 
 Options& options() {
-  static Options process_options;
+  static Options process_options = [] {
+    Options first;
+    if (const char* given = std::getenv("LADDER_SCHEDULE"); given && *given) first.set_schedule(given);
+    return first;
+  }();
   return process_options;
 }
 
@@ -23,18 +28,21 @@ std::string Options::str() const {
       return fmt::format("random:{}", seed);
     case Schedule::greedy:
       return fmt::format("greedy:{}", seed);
+    case Schedule::late:
+      return fmt::format("late:{}", seed);
   }
   return "";
 }
 
 void Options::set_schedule(std::string_view text) {
   auto fail = [&] {
-    throw UsageError(fmt::format("schedule '{}': expected asc, desc, random[:seed] or greedy[:seed]", text));
+    throw UsageError(
+        fmt::format("schedule '{}': expected asc, desc, random[:seed], greedy[:seed] or late[:seed]", text));
   };
   const std::size_t colon = text.find(':');
   const std::string_view word = text.substr(0, colon);
   const bool has_seed = colon != std::string_view::npos;
-  const bool seeded = word == "random" || word == "greedy";
+  const bool seeded = word == "random" || word == "greedy" || word == "late";
   std::uint64_t new_seed = seed;
   if (has_seed) {
     const std::string_view digits = text.substr(colon + 1);
@@ -49,6 +57,8 @@ void Options::set_schedule(std::string_view text) {
     schedule = Schedule::random;
   } else if (word == "greedy") {
     schedule = Schedule::greedy;
+  } else if (word == "late") {
+    schedule = Schedule::late;
   } else {
     fail();
   }

@@ -120,7 +120,7 @@ void check(const Launch& launch) {
 class ClusterOrder {
  public:
   ClusterOrder(std::uint64_t count, const Options& options) : count_(count), schedule_(options.schedule) {
-    if (schedule_ != Schedule::random && schedule_ != Schedule::greedy) return;
+    if (schedule_ == Schedule::ascending || schedule_ == Schedule::descending) return;
     shuffled_.resize(count);
     for (std::uint64_t i = 0; i < count; ++i) shuffled_[i] = i;
     Random random(options.seed);

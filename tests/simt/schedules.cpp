@@ -37,7 +37,7 @@ TEST(Schedule, ascending_and_descending_go_by_thread_index) {
 }
 
 TEST(Schedule, seeded_ones_replay_and_differ_between_seeds) {
-  for (const std::string kind : {"random:", "greedy:"}) {
+  for (const std::string kind : {"random:", "greedy:", "late:"}) {
     EXPECT_EQ(order(kind + "7"), order(kind + "7"));
     EXPECT_NE(order(kind + "7"), order(kind + "8"));
     EXPECT_NE(order(kind + "7"), order("asc"));
@@ -81,7 +81,7 @@ TEST(Schedule, greedy_runs_one_warp_ahead_of_all_others) {
 }
 
 TEST(Schedule, text_round_trips_and_nonsense_is_refused) {
-  for (const std::string text : {"asc", "desc", "random:0", "random:18446744073709551615", "greedy:42"}) {
+  for (const std::string text : {"asc", "desc", "random:0", "random:18446744073709551615", "greedy:42", "late:3"}) {
     Options options;
     options.set_schedule(text);
     EXPECT_EQ(options.str(), text);

@@ -158,7 +158,10 @@ class References : public ::testing::TestWithParam<Dtype> {
   void SetUp() override {
     if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
   }
-  void TearDown() override { backend::set_schedule(backend::schedules().front()); }
+  void TearDown() override { backend::set_schedule(schedule_); }
+
+ private:
+  const std::string schedule_ = backend::schedule();
 };
 
 TEST_P(References, EveryTensorOfAStepIsTheirs) {
