@@ -299,10 +299,10 @@ SafetensorsFile::SafetensorsFile(fs::path path) : path_(std::move(path)) {
     std::sort(placed.begin(), placed.end(),
               [](const Placed& a, const Placed& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
     check_places(placed, size - kLengthBytes - length);
-    for (Placed& each : placed) {
-      index_[each.tensor.name] = tensors_.size();
-      tensors_.push_back(std::move(each.tensor));
-      begins_.push_back(kLengthBytes + length + each.begin);
+    for (Placed& entry : placed) {
+      index_[entry.tensor.name] = tensors_.size();
+      tensors_.push_back(std::move(entry.tensor));
+      begins_.push_back(kLengthBytes + length + entry.begin);
     }
   } catch (const Failure& failure) {
     throw Failure(

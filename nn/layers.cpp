@@ -68,7 +68,7 @@ Layers::Input Layers::input_of(typename P::Problem& problem, ValueId x) {
   if (found == concatenations_.end() || found->second.joined) return {.x = x};
   auto& [a, b, joined] = found->second;
   problem.split = extent(a, 3);
-  if (serves<P>(problem)) return {.x = a, .rest = b};
+  if (serves<P>(problem)) return {.x = a, .x_rest = b};
   problem.split = 0;
   const concat::Problem both{
       .n = extent(a, 0), .h = extent(a, 1), .w = extent(a, 2), .c = extent(a, 3), .k = extent(b, 3), .dtype = stored()};
@@ -170,7 +170,7 @@ void Layers::finish_conv1x1(ValueId y, const std::string& name, ValueId x, Value
   const Input in = input_of<gemm::Fprop>(forward, x);
   tape_.run<gemm::Fprop>(name, forward,
                          {{"x", in.x},
-                          {"x_rest", in.rest},
+                          {"x_rest", in.x_rest},
                           {"w", parameter(name + ".weight")},
                           {"bias", parameter(name + ".bias")},
                           {"r", residual},
@@ -183,7 +183,7 @@ void Layers::finish_conv1x1(ValueId y, const std::string& name, ValueId x, Value
     const Input in = input_of<gemm::Wgrad>(of_weights, x);
     tape_.run_beside<gemm::Wgrad>(name, of_weights,
                                   {{"x", in.x},
-                                   {"x_rest", in.rest},
+                                   {"x_rest", in.x_rest},
                                    {"dy", dy},
                                    {"dw", parameter_gradient(name + ".weight")},
                                    {"dbias", parameter_gradient(name + ".bias")}});
@@ -226,7 +226,7 @@ ValueId Layers::group_norm(const std::string& name, ValueId x, int groups, group
   const ValueId rstd = tape_.value(name + " rstd", Dtype::f32, {n, groups});
   tape_.run<groupnorm::Forward>(
       name, forward,
-      {{"x", in.x}, {"x_rest", in.rest}, {"gamma", gamma}, {"beta", beta}, {"y", y}, {"mean", mean}, {"rstd", rstd}});
+      {{"x", in.x}, {"x_rest", in.x_rest}, {"gamma", gamma}, {"beta", beta}, {"y", y}, {"mean", mean}, {"rstd", rstd}});
   if (!trains()) return y;
   tape_.on_backward([=, this] {
     const ValueId dx = like(x);
@@ -234,7 +234,7 @@ ValueId Layers::group_norm(const std::string& name, ValueId x, int groups, group
     const Input of_backward = input_of<groupnorm::Backward>(neighbours.problem, x);
     tape_.run<groupnorm::Backward>(name, neighbours.problem,
                                    {{"x", of_backward.x},
-                                    {"x_rest", of_backward.rest},
+                                    {"x_rest", of_backward.x_rest},
                                     {"dy", gradient(y)},
                                     {"gamma", gamma},
                                     {"beta", beta},
@@ -298,7 +298,7 @@ ValueId Layers::residual(const std::string& name, ValueId a, ValueId b) {
   append_addition(tape_, name, a, b, y);
   if (trains()) {
     tape_.on_backward([=, this] {
-      for (const ValueId each : {a, b}) tape_.add_gradient(each, gradient(y));
+      for (const ValueId addend : {a, b}) tape_.add_gradient(addend, gradient(y));
     });
   }
   return y;

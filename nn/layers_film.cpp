@@ -97,7 +97,7 @@ void Layers::set_rows(const std::string& group, ValueId rows, const std::string&
 
 Layers::Epilogue Layers::rows_of(const std::string& group, const std::string& layer) const {
   const Parameters::Group& all = net_.parameters->group(group);
-  const Rows& rows = groups_.at(group);
+  const GroupRows& rows = groups_.at(group);
   return {
       .e = rows.y, .de = rows.dy, .pitch = static_cast<int>(all.rows), .first = static_cast<int>(all.row.at(layer))};
 }

@@ -21,14 +21,14 @@ using reference::whole_blocks;
 
 // Weights of a convolution from `in` to `out` channels, [out / kBlockCols][r][s][in][kBlockCols]. Zeros fill the last
 // block.
-struct Weights {
+struct BlockedWeights {
   int in = 0;
   int out = 0;
   std::vector<double> values;
 
-  Weights(int in, int out)
+  BlockedWeights(int in, int out)
       : in(in), out(out), values(static_cast<std::size_t>(9 * in) * whole_blocks(out, kBlockCols)) {}
-  double& at(std::int64_t tap, std::int64_t c, std::int64_t k) {
+  double& element(std::int64_t tap, std::int64_t c, std::int64_t k) {
     return values[((k / kBlockCols * 9 + tap) * in + c) * kBlockCols + k % kBlockCols];
   }
   const double* row(std::int64_t first_k, std::int64_t r) const {
@@ -36,22 +36,22 @@ struct Weights {
   }
 };
 
-Weights fprop_weights(const Problem& p, const std::vector<float>& krsc) {
-  Weights w(p.c, p.k);
+BlockedWeights fprop_weights(const Problem& p, const std::vector<float>& krsc) {
+  BlockedWeights w(p.c, p.k);
   for (std::int64_t k = 0, from = 0; k < p.k; ++k) {
     for (std::int64_t tap = 0; tap < 9; ++tap) {
-      for (std::int64_t c = 0; c < p.c; ++c) w.at(tap, c, k) = krsc[from++];
+      for (std::int64_t c = 0; c < p.c; ++c) w.element(tap, c, k) = krsc[from++];
     }
   }
   return w;
 }
 
 // Weights of dgrad as a convolution of dy: taps flipped, input and output channels exchanged.
-Weights dgrad_weights(const Problem& p, const std::vector<float>& krsc) {
-  Weights w(p.k, p.c);
+BlockedWeights dgrad_weights(const Problem& p, const std::vector<float>& krsc) {
+  BlockedWeights w(p.k, p.c);
   for (std::int64_t k = 0, from = 0; k < p.k; ++k) {
     for (std::int64_t tap = 0; tap < 9; ++tap) {
-      for (std::int64_t c = 0; c < p.c; ++c) w.at(8 - tap, k, c) = krsc[from++];
+      for (std::int64_t c = 0; c < p.c; ++c) w.element(8 - tap, k, c) = krsc[from++];
     }
   }
   return w;
@@ -83,7 +83,7 @@ struct PaddedImages {
 // Convolve images [n, h, w, in] with w to [n, h, w, out]. added(pixel, channel, add) calls add(term) for each further
 // addend of an output. The terms of a block of pixels and output channels are three contiguous runs, one for each
 // filter row.
-Expected convolve(const Problem& p, const std::vector<float>& images, const Weights& w, const auto& added) {
+Expected convolve(const Problem& p, const std::vector<float>& images, const BlockedWeights& w, const auto& added) {
   const PaddedImages padded(p, images, w.in, 1);
   const std::size_t count = static_cast<std::size_t>(p.pixels()) * w.out;
   Expected y{.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};

@@ -146,22 +146,24 @@ CudnnGraph backward_graph(const Problem& p, const Backward::Tensors& t, bool cha
 }
 
 template <class P, class MakeGraph>
-std::unique_ptr<Baseline> baseline(const Case& c, const Pointers& at, const Search& search, const Measure& measure,
-                                   const MakeGraph& make_graph) {
+std::unique_ptr<Baseline> baseline(const Case& c, const Pointers& pointers, const Search& search,
+                                   const Measure& measure, const MakeGraph& make_graph) {
   const Problem& p = problem_of<P>(c);
   require_supported(p);
   std::vector<CudnnGraph> graphs;
-  if (p.g == p.c) graphs.push_back(make_graph(p, P::bind(at), true));
-  graphs.push_back(make_graph(p, P::bind(at), false));
+  if (p.g == p.c) graphs.push_back(make_graph(p, P::bind(pointers), true));
+  graphs.push_back(make_graph(p, P::bind(pointers), false));
   return make_cudnn_baseline(p.dtype, std::move(graphs), search, measure);
 }
 
-std::unique_ptr<Baseline> forward(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
-  return baseline<Forward>(c, at, search, measure, forward_graph);
+std::unique_ptr<Baseline> forward(const Case& c, const Pointers& pointers, const Search& search,
+                                  const Measure& measure) {
+  return baseline<Forward>(c, pointers, search, measure, forward_graph);
 }
 
-std::unique_ptr<Baseline> backward(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
-  return baseline<Backward>(c, at, search, measure, backward_graph);
+std::unique_ptr<Baseline> backward(const Case& c, const Pointers& pointers, const Search& search,
+                                   const Measure& measure) {
+  return baseline<Backward>(c, pointers, search, measure, backward_graph);
 }
 
 }  // namespace

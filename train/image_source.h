@@ -29,7 +29,7 @@ class ImageSource {
   // Makes a batch's images available in pixels(). `batch` has their numbers in the data set, -1 - number for a mirrored
   // image; the result has their numbers in pixels(), likewise for mirrored ones (diffusion::Batch). Work enqueued on
   // `stream` afterwards waits for the copy. Call release() after enqueuing the work that reads the images.
-  std::vector<std::int32_t> place(const std::vector<std::int32_t>& batch, Stream stream);
+  std::vector<std::int32_t> load(const std::vector<std::int32_t>& batch, Stream stream);
   void release(Stream stream);
 
  private:

@@ -99,12 +99,12 @@ class Server {
 
   HostTensors inputs(const Frame& request) const {
     HostTensors tensors(case_->tensors);
-    auto at = request.values.begin();
+    auto next_value = request.values.begin();
     for (std::size_t i = 0; i < case_->tensors.size(); ++i) {
       if (!case_->tensors[i].is_read()) continue;
       const auto count = static_cast<std::ptrdiff_t>(case_->tensors[i].elements());
-      tensors.values[i].assign(at, at + count);
-      at += count;
+      tensors.values[i].assign(next_value, next_value + count);
+      next_value += count;
     }
     return tensors;
   }
