@@ -111,11 +111,12 @@ ValueId Layers::append_conv3x3(const std::string& name, ValueId x, int out, cons
     conv3x3::Problem of_weight = problem;
     of_weight.bias =
         !epilogue.accumulates_bias_gradient;  // with accumulates_bias_gradient, set_rows() appends the bias gradients
-    tape_.run_beside<conv3x3::Wgrad>(name, of_weight,
-                                     {{"x", x},
-                                      {"dy", dy},
-                                      {"dw", parameter_gradient(name + ".weight")},
-                                      {"dbias", of_weight.bias ? parameter_gradient(name + ".bias") : kNoValue}});
+    tape_.run_on_side_stream<conv3x3::Wgrad>(
+        name, of_weight,
+        {{"x", x},
+         {"dy", dy},
+         {"dw", parameter_gradient(name + ".weight")},
+         {"dbias", of_weight.bias ? parameter_gradient(name + ".bias") : kNoValue}});
     if (!tape_[x].requires_grad) return;
     const ValueId dx = like(x);
     tape_.run<conv3x3::Dgrad>(name, problem, {{"dy", dy}, {"w", weight}, {"dx", dx}});
@@ -181,12 +182,12 @@ void Layers::finish_conv1x1(ValueId y, const std::string& name, ValueId x, Value
     if (residual != kNoValue) tape_.add_gradient(residual, dy);
     gemm::Problem of_weights = problem;
     const Input in = input_of<gemm::Wgrad>(of_weights, x);
-    tape_.run_beside<gemm::Wgrad>(name, of_weights,
-                                  {{"x", in.x},
-                                   {"x_rest", in.x_rest},
-                                   {"dy", dy},
-                                   {"dw", parameter_gradient(name + ".weight")},
-                                   {"dbias", parameter_gradient(name + ".bias")}});
+    tape_.run_on_side_stream<gemm::Wgrad>(name, of_weights,
+                                          {{"x", in.x},
+                                           {"x_rest", in.x_rest},
+                                           {"dy", dy},
+                                           {"dw", parameter_gradient(name + ".weight")},
+                                           {"dbias", parameter_gradient(name + ".bias")}});
   });
 }
 

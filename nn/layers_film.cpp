@@ -91,7 +91,7 @@ void Layers::set_rows(const std::string& group, ValueId rows, const std::string&
   const ValueId sum = tape_.value("d " + biases, Dtype::f32, {extent(rows, 1)}, *net_.gradients,
                                   net_.parameters->gradient_offset(begin, stored()));
   tape_.on_backward([=, this] {
-    tape_.run_beside<add::EmbeddingBackward>(biases, over_images, {{"dy", dy}, {"de", sum}});
+    tape_.run_on_side_stream<add::EmbeddingBackward>(biases, over_images, {{"dy", dy}, {"de", sum}});
   });
 }
 

@@ -40,7 +40,7 @@ class Reader {
 
   PolicyFile read(const Given& given) {
     PolicyFile policy;
-    const json metadata = own_metadata();
+    const json metadata = ladder_metadata();
     policy.network = sizes();
     policy.network.groups = number("groups", given.groups, metadata, policy.network.groups, policy.notes);
     policy.network.horizon = number("horizon", given.horizon, metadata, policy.network.horizon, policy.notes);
@@ -60,7 +60,7 @@ class Reader {
  private:
   [[noreturn]] void fail(const std::string& says) const { throw Failure(fmt::format("{}: {}", shown_, says)); }
 
-  json own_metadata() const {
+  json ladder_metadata() const {
     const auto found = file_.metadata().find(kMetadataKey);
     if (found == file_.metadata().end()) return json::object();
     const std::string what = fmt::format("{}: its metadata's {}", shown_, kMetadataKey);

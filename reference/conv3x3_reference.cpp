@@ -17,7 +17,7 @@ using reference::add_products;
 using reference::kBlockCols;
 using reference::kBlockRows;
 using reference::ProductBlock;
-using reference::whole_blocks;
+using reference::round_up;
 
 // Weights of a convolution from `in` to `out` channels, [out / kBlockCols][r][s][in][kBlockCols]. Zeros fill the last
 // block.
@@ -27,7 +27,7 @@ struct BlockedWeights {
   std::vector<double> values;
 
   BlockedWeights(int in, int out)
-      : in(in), out(out), values(static_cast<std::size_t>(9 * in) * whole_blocks(out, kBlockCols)) {}
+      : in(in), out(out), values(static_cast<std::size_t>(9 * in) * round_up(out, kBlockCols)) {}
   double& element(std::int64_t tap, std::int64_t c, std::int64_t k) {
     return values[((k / kBlockCols * 9 + tap) * in + c) * kBlockCols + k % kBlockCols];
   }
@@ -57,7 +57,7 @@ BlockedWeights dgrad_weights(const Problem& p, const std::vector<float>& krsc) {
   return w;
 }
 
-// Images [n, h, w, c] in double precision, zero-padded to [n, h + 2, w + 2, whole_blocks(c)]. Zeros after the last
+// Images [n, h, w, c] in double precision, zero-padded to [n, h + 2, w + 2, round_up(c)]. Zeros after the last
 // image keep the last block's reads in bounds.
 struct PaddedImages {
   std::int64_t row_pitch;    // elements from one image row to the next
@@ -66,9 +66,9 @@ struct PaddedImages {
   std::vector<double> values;
 
   PaddedImages(const Problem& p, const std::vector<float>& images, int c, int channel_block)
-      : row_pitch((p.w + 2) * whole_blocks(c, channel_block)),
+      : row_pitch((p.w + 2) * round_up(c, channel_block)),
         image_pitch((p.h + 2) * row_pitch),
-        channels(whole_blocks(c, channel_block)),
+        channels(round_up(c, channel_block)),
         values(p.n * image_pitch + kBlockRows * row_pitch) {
     parallel_for(std::int64_t{p.n} * p.h, 1, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row) {
@@ -171,7 +171,7 @@ void add_wgrad(NamedOutputs& outputs, const Problem& p, const HostTensors& in, c
       }
     }
   };
-  parallel_for(whole_blocks(p.k, kBlockRows) / kBlockRows, 1, [&](std::int64_t first, std::int64_t last) {
+  parallel_for(round_up(p.k, kBlockRows) / kBlockRows, 1, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t block = first; block < last; ++block) add_block(block * kBlockRows);
   });
   outputs["dw" + number] = std::move(dw);

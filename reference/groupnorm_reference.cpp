@@ -139,8 +139,8 @@ NamedOutputs backward(const Case& c, const HostTensors& inputs) {
   // The sums of dx have m terms; the sums of dgamma and dbeta run over all pixels of all images.
   const auto m = static_cast<double>(p.group_size());
   const auto pixels = static_cast<double>(p.n) * p.pixels();
-  const double group_unit = error_bound(c.tensor("dx"), 0, 1);
-  const double channel_unit = p.affine ? error_bound(c.tensor("dbeta"), 0, 1) : group_unit;
+  const double group_error = error_bound(c.tensor("dx"), 0, 1);
+  const double channel_error = p.affine ? error_bound(c.tensor("dbeta"), 0, 1) : group_error;
 
   const auto terms = [&](std::int64_t i) {
     const std::int64_t group = elements.group(i);
@@ -165,10 +165,10 @@ NamedOutputs backward(const Case& c, const HostTensors& inputs) {
       sum.value[to] += term;
       sum.magnitude[to] += magnitude;
     };
-    const double in_group = std::abs(elements.gamma(i)) * t.magnitude(m, group_unit);
+    const double in_group = std::abs(elements.gamma(i)) * t.magnitude(m, group_error);
     add(sum_a, elements.group(i), elements.gamma(i) * t.dz, in_group);
     add(sum_b, elements.group(i), elements.gamma(i) * t.dz * t.xhat, std::abs(t.xhat) * in_group);
-    const double in_channel = t.magnitude(pixels, channel_unit);
+    const double in_channel = t.magnitude(pixels, channel_error);
     add(dbeta, i % p.c, t.dz, in_channel);
     add(dgamma, i % p.c, t.dz * t.xhat, std::abs(t.xhat) * in_channel);
   });
@@ -181,7 +181,7 @@ NamedOutputs backward(const Case& c, const HostTensors& inputs) {
     const Terms t = terms(i);
     dx.value[i] = rstd[group] * (elements.gamma(i) * t.dz - (sum_a.value[group] + t.xhat * sum_b.value[group]) / m);
     const double sums = sum_a.magnitude[group] + std::abs(t.xhat) * sum_b.magnitude[group];
-    dx.magnitude[i] = rstd[group] * (std::abs(elements.gamma(i)) * t.magnitude(m, group_unit) + sums / m);
+    dx.magnitude[i] = rstd[group] * (std::abs(elements.gamma(i)) * t.magnitude(m, group_error) + sums / m);
     for (const std::vector<float>* addend : addends) {
       if (!addend) continue;
       dx.value[i] += (*addend)[i];

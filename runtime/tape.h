@@ -69,7 +69,7 @@ class Tape {
 
   // Append an operation that may run beside all others that share no value with it.
   template <class P>
-  void run_beside(const std::string& name, const typename P::Problem& problem, Tensors tensors) {
+  void run_on_side_stream(const std::string& name, const typename P::Problem& problem, Tensors tensors) {
     const bool before = std::exchange(side_stream_, true);
     run<P>(name, problem, tensors);
     side_stream_ = before;

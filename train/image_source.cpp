@@ -35,10 +35,10 @@ ImageSource::ImageSource(const Dataset& data, int batch, std::size_t device_byte
 std::vector<std::int32_t> ImageSource::load(const std::vector<std::int32_t>& batch, Stream stream) {
   if (!streams_) return batch;
   LADDER_CHECK(static_cast<int>(batch.size()) == batch_);
-  Half& half = *halves_[turn_ % 2];
-  const auto first = static_cast<std::int32_t>(held_out_.size()) + static_cast<std::int32_t>(turn_ % 2) * batch_;
+  Half& half = *halves_[num_batches_ % 2];
+  const auto first = static_cast<std::int32_t>(held_out_.size()) + static_cast<std::int32_t>(num_batches_ % 2) * batch_;
   const std::size_t image_bytes = data_.image_bytes();
-  if (turn_ >= 2) half.copied.synchronize();  // the host's half is free
+  if (num_batches_ >= 2) half.copied.synchronize();  // the host's half is free
   std::vector<std::int32_t> loaded(batch.size());
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const bool mirrored = batch[i] < 0;
@@ -47,7 +47,7 @@ std::vector<std::int32_t> ImageSource::load(const std::vector<std::int32_t>& bat
     const auto image_idx = first + static_cast<std::int32_t>(i);
     loaded[i] = mirrored ? -1 - image_idx : image_idx;
   }
-  if (turn_ >= 2) half.used.hold_back(copies_);  // the device's half is free
+  if (num_batches_ >= 2) half.used.hold_back(copies_);  // the device's half is free
   copy_in_async(static_cast<std::byte*>(pixels_->base) + first * image_bytes, half.host.data(),
                 batch.size() * image_bytes, copies_);
   half.copied.record(copies_);
@@ -56,8 +56,8 @@ std::vector<std::int32_t> ImageSource::load(const std::vector<std::int32_t>& bat
 }
 
 void ImageSource::release(Stream stream) {
-  if (streams_) halves_[turn_ % 2]->used.record(stream);
-  ++turn_;
+  if (streams_) halves_[num_batches_ % 2]->used.record(stream);
+  ++num_batches_;
 }
 
 }  // namespace ladder::train

@@ -48,7 +48,7 @@ class ImageSource {
   std::vector<std::int32_t> held_out_;
   std::array<std::unique_ptr<Half>, 2> halves_;
   OwnedStream copies_;
-  std::size_t turn_ = 0;
+  std::size_t num_batches_ = 0;
 };
 
 }  // namespace ladder::train

@@ -89,12 +89,12 @@ class Server {
     kernels_.clear();
     timed_.reset();
     case_ = std::make_unique<Case>(version().pass->parse(text));
-    json plans_there = json::array();
+    json plan_names = json::array();
     const std::string reason = why_not(version(), *case_);
     if (reason.empty()) {
-      for (const Kernel& kernel : plans(version(), *case_)) plans_there.push_back(kernel.name);
+      for (const Kernel& kernel : plans(version(), *case_)) plan_names.push_back(kernel.name);
     }
-    return {{"skip", reason}, {"plans", plans_there}};
+    return {{"skip", reason}, {"plans", plan_names}};
   }
 
   HostTensors inputs(const Frame& request) const {

@@ -116,8 +116,8 @@ class Judge {
     return found;
   }
 
-  void check_line(const std::string& line, bool is_whole) {
-    for (const Case& c : cases(line, is_whole)) {
+  void check_line(const std::string& line, bool names_dtype) {
+    for (const Case& c : cases(line, names_dtype)) {
       if (run_.status == Status::pass) (void)check_case(c);
     }
   }
