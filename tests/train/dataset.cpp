@@ -202,7 +202,7 @@ TEST(Order, DoesNotDependOnWhatWasAskedBefore) {
   const std::vector<std::size_t> images = drawn(through, 0, 60);
   const std::vector<bool> mirrored = flips(through, 0, 60);
   for (std::uint64_t position = 60; position-- > 0;) {
-    EXPECT_EQ(back.at(position), images[position]) << position;
+    EXPECT_EQ(back.image(position), images[position]) << position;
     EXPECT_EQ(back.flipped(position), mirrored[position]) << position;
   }
   Order resumed(5, 13, true);
