@@ -239,7 +239,7 @@ int run(const char* layer, int argc, char** argv) {
   if (!options.record.empty()) require_writable("--record", options.record);
   initialize_benchmark(options);
   use_pytorch_baseline(*options.pass);
-  if (options.baseline.ends_with(".py")) use_own_baseline(*options.pass, options.baseline);
+  if (options.baseline.ends_with(".py")) use_script_baseline(*options.pass, options.baseline);
 
   // Text for people goes to stderr if stdout is to be JSON or a bare list.
   const bool listing = has_argument(options.benchmark_arguments, "--benchmark_list_tests");

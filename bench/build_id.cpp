@@ -11,11 +11,11 @@ namespace {
 constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 3) / 4 * 4; }
 
 // A note is its header, its name and its payload, each padded to four bytes (elf(5)).
-void read_notes(const char* at, const char* end, std::string& id) {
-  while (at + sizeof(ElfW(Nhdr)) <= end) {
+void read_notes(const char* note_ptr, const char* end, std::string& id) {
+  while (note_ptr + sizeof(ElfW(Nhdr)) <= end) {
     ElfW(Nhdr) note;
-    std::memcpy(&note, at, sizeof(note));
-    const char* name = at + sizeof(note);
+    std::memcpy(&note, note_ptr, sizeof(note));
+    const char* name = note_ptr + sizeof(note);
     const char* payload = name + aligned(note.n_namesz);
     if (payload + note.n_descsz > end) return;
     if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && std::memcmp(name, "GNU", 4) == 0) {
@@ -24,7 +24,7 @@ void read_notes(const char* at, const char* end, std::string& id) {
         id += fmt::format("{:02x}", static_cast<unsigned char>(payload[i]));
       return;
     }
-    at = payload + aligned(note.n_descsz);
+    note_ptr = payload + aligned(note.n_descsz);
   }
 }
 

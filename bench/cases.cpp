@@ -21,11 +21,11 @@ constexpr Dtype kDefaultOrder[] = {Dtype::bf16, Dtype::f16, Dtype::tf32, Dtype::
 
 bool in(const auto& list, const auto& item) { return std::ranges::find(list, item) != std::ranges::end(list); }
 
-std::vector<Dtype> dtypes_of(const std::string& asked) {
+std::vector<Dtype> dtypes_of(const std::string& requested) {
   std::vector<Dtype> dtypes;
-  for (const std::string& word : split_at_commas(asked)) {
+  for (const std::string& word : split_at_commas(requested)) {
     const std::optional<Dtype> dtype = parse_dtype(word);
-    if (!dtype) throw UsageError(fmt::format("--dtype {}: {}, or all", asked, names_of(kProblemDtypes, ", ")));
+    if (!dtype) throw UsageError(fmt::format("--dtype {}: {}, or all", requested, names_of(kProblemDtypes, ", ")));
     if (!in(dtypes, *dtype)) dtypes.push_back(*dtype);
   }
   return dtypes;
@@ -77,30 +77,30 @@ bool is_trusted(const Version& v, const Case& c, std::uint64_t seed) {
 
 }  // namespace
 
-ChosenCases choose_cases(const Pass& pass, const std::vector<const Version*>& versions, const AskedCases& asked,
+ChosenCases choose_cases(const Pass& pass, const std::vector<const Version*>& versions, const RequestedCases& requested,
                          backend::Kind kind) {
-  const bool by_default = asked.problems.empty() && asked.set.empty() && kind == backend::Kind::gpu;
+  const bool by_default = requested.problems.empty() && requested.set.empty() && kind == backend::Kind::gpu;
   std::vector<std::string> left_out;
 
   std::vector<Dtype> dtypes(std::begin(kProblemDtypes), std::end(kProblemDtypes));
   const std::vector<Dtype> there = dtypes_of(versions);
-  const bool one_dtype = by_default && asked.dtype.empty() && !there.empty();
+  const bool one_dtype = by_default && requested.dtype.empty() && !there.empty();
   if (one_dtype) {
     dtypes = {there.front()};
     const std::span<const Dtype> others = std::span(there).subspan(1);
     if (!others.empty()) left_out.push_back(names_of(others, ", ") + " (--dtype all)");
-  } else if (!asked.dtype.empty() && asked.dtype != "all") {
-    dtypes = dtypes_of(asked.dtype);
+  } else if (!requested.dtype.empty() && requested.dtype != "all") {
+    dtypes = dtypes_of(requested.dtype);
   }
 
   std::vector<Case> problems;
-  for (const std::string& line : asked.problems) problems.push_back(parse_problem(line, pass));
-  if (asked.problems.empty()) {
+  for (const std::string& line : requested.problems) problems.push_back(parse_problem(line, pass));
+  if (requested.problems.empty()) {
     const std::vector<ShapeSet> sets = shape_sets(pass.layer);
     const auto unet = std::ranges::find(sets, "unet", &ShapeSet::name);
     const bool has_perf = std::ranges::find(sets, "perf", &ShapeSet::name) != sets.end();
     const char* quick = kind == backend::Kind::emulator ? "ci" : has_perf || unet == sets.end() ? "perf" : "unet";
-    for (NamedCase& named : named_cases(pass, asked.set.empty() ? quick : asked.set)) {
+    for (NamedCase& named : named_cases(pass, requested.set.empty() ? quick : requested.set)) {
       if (!one_dtype || !named.problem.names_dtype || in(dtypes, named.problem.dtype))
         problems.push_back(std::move(named.problem));
     }

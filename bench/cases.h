@@ -12,7 +12,7 @@
 namespace ladder {
 
 // Words of --problem, --set and --dtype; empty where the flag was not given.
-struct AskedCases {
+struct RequestedCases {
   std::vector<std::string> problems;  // lines
   std::string set;
   std::string dtype;  // "bf16", "bf16,fp16" or "all"
@@ -26,7 +26,7 @@ struct ChosenCases {
 
 // The cases of a pass for `versions`. Without --problem and --set: the set perf (unet in a layer without it) in one dtype,
 // or on the emulator the set ci in every dtype. A problem that names no dtype stands for all of --dtype. Throws UsageError.
-ChosenCases choose_cases(const Pass& pass, const std::vector<const Version*>& versions, const AskedCases& asked,
+ChosenCases choose_cases(const Pass& pass, const std::vector<const Version*>& versions, const RequestedCases& requested,
                          backend::Kind kind = backend::kind());
 
 // Small problems that nobody chose: of those that the pass draws from the seed, the first `count` that the version runs and

@@ -20,8 +20,8 @@ bool is_number(const std::string& word) {
 
 // The line of the kernel that a reason begins with, or the reason's words without its numbers.
 std::string key_of(const std::string& reason) {
-  const std::string place = reason.substr(0, reason.find(' '));
-  if (place.find(".cu:") != std::string::npos) return place;
+  const std::string location = reason.substr(0, reason.find(' '));
+  if (location.find(".cu:") != std::string::npos) return location;
   std::istringstream words(reason);
   std::string key;
   for (std::string word; words >> word;) {

@@ -75,7 +75,7 @@ std::string kept_plan(const fs::path& folder, const Case& c, const std::string& 
 void keep_plans(const fs::path& folder, const Case& c, const Baseline& searched) {
   json kept = key_of(c, searched.library());
   kept["best"] = searched.plan(Choice::best).name;
-  for (const Plan& plan : searched.tried()) {
+  for (const BaselinePlan& plan : searched.tried()) {
     kept["tried"].push_back({{"name", plan.name}, {"seconds", plan.seconds}, {"reason", plan.reason}});
   }
   std::error_code error;

@@ -291,11 +291,11 @@ std::optional<Options> parse_options(const std::string& layer, int argc, char** 
   options.list = words.list;
   options.environment = words.environment;
   if (options.list || options.environment) return options;
-  const bool own_baseline = words.baseline.ends_with(".py");
-  if (own_baseline && !std::filesystem::is_regular_file(words.baseline)) {
+  const bool is_script = words.baseline.ends_with(".py");
+  if (is_script && !std::filesystem::is_regular_file(words.baseline)) {
     throw UsageError(fmt::format("--baseline {}: no such file", words.baseline));
   }
-  if (!own_baseline) options.baseline_search = kSearches.at(words.unchecked ? "none" : words.baseline);
+  if (!is_script) options.baseline_search = kSearches.at(words.unchecked ? "none" : words.baseline);
   options.baseline = words.baseline;
   require_device(words);
   options.mode = mode_of(words);

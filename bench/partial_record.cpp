@@ -64,15 +64,15 @@ void PartialRecord::read() {
   if (const std::string other = difference(first["environment"], environment()); !other.empty()) {
     throw UsageError(fmt::format("'{}' was begun elsewhere ({}): remove it and begin anew", path_, other));
   }
-  std::size_t whole_bytes = line.size() + 1;
+  std::size_t complete_bytes = line.size() + 1;
   while (std::getline(in, line)) {
     const json result = json::parse(line, nullptr, false);
     if (in.eof() || !result.is_object()) break;  // the line that the interruption cut off
     take(result);
-    whole_bytes += line.size() + 1;
+    complete_bytes += line.size() + 1;
   }
   in.close();
-  fs::resize_file(path_, whole_bytes);
+  fs::resize_file(path_, complete_bytes);
   kept_ = results_.size();
   file_.open(path_, std::ios::binary | std::ios::app);
 }

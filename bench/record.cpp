@@ -69,14 +69,14 @@ json to_json(const Verdict& verdict) {
           {"unwritten", verdict.unwritten}};
 }
 
-json to_json(const Plan& plan) {
+json to_json(const BaselinePlan& plan) {
   return {{"library", plan.library}, {"name", plan.name}, {"seconds", plan.seconds}, {"reason", plan.reason}};
 }
 
 json to_json(const BaselineResult& baseline) {
   if (baseline.library.empty()) return {{"library", nullptr}, {"reason", baseline.reason}};
   json tried = json::array();
-  for (const Plan& plan : baseline.tried) tried.push_back(to_json(plan));
+  for (const BaselinePlan& plan : baseline.tried) tried.push_back(to_json(plan));
   return {{"library", baseline.library},
           {"reason", baseline.reason},
           {"search", name(baseline.searched)},

@@ -113,11 +113,11 @@ std::string impossible(const Version& v, const Case& c, const Times& times) {
 
 // The case at hand: what its versions are checked and measured against. The baseline has tensors of its own, so that no
 // kernel sees another's answer.
-struct Session::AtCase {
-  AtCase(const Case& c, std::uint64_t seed) : checked(c, seed) {}
+struct Session::CurrentCase {
+  CurrentCase(const Case& c, std::uint64_t seed) : checked(c, seed) {}
 
   void find_baseline(const Search& search, const Measure& measure) {
-    asked = true;
+    baseline_requested = true;
     if (search.extent == Search::none) {
       result.reason = "not asked for";
       return;
@@ -153,7 +153,7 @@ struct Session::AtCase {
 
   CheckedCase checked;
   HostTensors unchecked_inputs;  // where nothing is compared with the reference
-  bool asked = false;            // for a baseline
+  bool baseline_requested = false;
   std::unique_ptr<DeviceTensors> tensors;
   std::unique_ptr<Baseline> baseline;  // null if there is none
   BaselineResult result;               // without times
@@ -168,11 +168,11 @@ Session::~Session() = default;
 
 const Calibration* Session::calibration() const { return timer_ ? &timer_->calibration() : nullptr; }
 
-Session::AtCase& Session::at(const Case& c) {
-  if (at_ && at_->checked->text == c.text && at_->checked->pass == c.pass) return *at_;
-  at_.reset();  // its memory first
-  at_ = std::make_unique<AtCase>(c, options_.seed);
-  return *at_;
+Session::CurrentCase& Session::current_case(const Case& c) {
+  if (current_ && current_->checked->text == c.text && current_->checked->pass == c.pass) return *current_;
+  current_.reset();  // its memory first
+  current_ = std::make_unique<CurrentCase>(c, options_.seed);
+  return *current_;
 }
 
 Result Session::run(const Version& v, const Case& c) {
@@ -192,15 +192,15 @@ Result Session::run(const Version& v, const Case& c) {
 }
 
 void Session::run_checked(const Version& v, const Case& c, Result& result) {
-  AtCase& here = at(c);
-  result.verdict = full_check(v, here.checked);
+  CurrentCase& current = current_case(c);
+  result.verdict = full_check(v, current.checked);
   if (result.verdict.status == Status::fail) {
-    const std::string difference = difference_between_schedules(v, here.checked);
+    const std::string difference = difference_between_schedules(v, current.checked);
     if (!difference.empty()) result.verdict.reason += "; " + difference;
   }
   if (result.verdict.status != Status::pass) return;
-  if (!here.asked) {
-    here.streaming = time_streaming_kernel(c, here.checked.run(Pattern::normal).inputs);
+  if (!current.baseline_requested) {
+    current.streaming = time_streaming_kernel(c, current.checked.run(Pattern::normal).inputs);
     const Measure measure = [this](const Work& work) {
       if (!timer_) {
         work(backend::check_stream());
@@ -211,15 +211,15 @@ void Session::run_checked(const Version& v, const Case& c, Result& result) {
       return typical_seconds([&] { return timer_->cold(work).seconds; });
     };
     const bool ranked = timer_ || options_.search.extent == Search::none;
-    here.find_baseline(ranked ? options_.search.of(c) : Search::heuristic, measure);
+    current.find_baseline(ranked ? options_.search.of(c) : Search::heuristic, measure);
   }
-  result.baseline = here.result;
-  result.streaming = here.streaming;
-  here.result.tried.clear();  // once is enough for a record
-  if (here.baseline && here.result.verdict.status == Status::pass) {
-    result.verdict = against_baseline(result.verdict, here.result.verdict, c, v.def);
+  result.baseline = current.result;
+  result.streaming = current.streaming;
+  current.result.tried.clear();  // once is enough for a record
+  if (current.baseline && current.result.verdict.status == Status::pass) {
+    result.verdict = against_baseline(result.verdict, current.result.verdict, c, v.def);
   }
-  if (timer_ && result.verdict.status == Status::pass) time(v, here, result);
+  if (timer_ && result.verdict.status == Status::pass) time(v, current, result);
 }
 
 // Samples for somebody who checks otherwise: by the digest, against a run that was checked.
@@ -230,14 +230,14 @@ void Session::run_unchecked(const Version& v, const Case& c, Result& result) {
   }
   result.verdict.status = Status::unchecked;
   result.baseline.reason = "not asked for";
-  AtCase& here = at(c);
-  if (here.unchecked_inputs.values.empty()) here.unchecked_inputs = fill(c, Pattern::normal, options_.seed);
+  CurrentCase& current = current_case(c);
+  if (current.unchecked_inputs.values.empty()) current.unchecked_inputs = fill(c, Pattern::normal, options_.seed);
   if (timer_) {
-    time(v, here, result);
+    time(v, current, result);
     return;
   }
   const Kernel kernel = planned(v, c, result);
-  DeviceTensors tensors(c, here.unchecked_inputs, kernel.workspace_bytes);
+  DeviceTensors tensors(c, current.unchecked_inputs, kernel.workspace_bytes);
   kernel.bind(tensors.pointers(), tensors.workspace())(backend::check_stream());
   result.digest = digest(tensors.outputs());
 }
@@ -285,11 +285,11 @@ Sample Session::cold(Baseline& baseline, Choice choice) {
   return {.seconds = baseline.sample(choice)};
 }
 
-void Session::time(const Version& v, AtCase& here, Result& result) {
-  const Case& c = *here.checked;
-  const ReferenceRun* const normal = options_.checked ? &here.checked.run(Pattern::normal) : nullptr;
-  const ReferenceRun* const integer = options_.checked ? &here.checked.run(Pattern::integer) : nullptr;
-  const HostTensors& inputs = normal ? normal->inputs : here.unchecked_inputs;
+void Session::time(const Version& v, CurrentCase& current, Result& result) {
+  const Case& c = *current.checked;
+  const ReferenceRun* const normal = options_.checked ? &current.checked.run(Pattern::normal) : nullptr;
+  const ReferenceRun* const integer = options_.checked ? &current.checked.run(Pattern::integer) : nullptr;
+  const HostTensors& inputs = normal ? normal->inputs : current.unchecked_inputs;
   const Kernel kernel = planned(v, c, result);
   DeviceTensors tensors(c, inputs, kernel.workspace_bytes);
   const Snapshot snapshot(c, tensors.data());
@@ -297,7 +297,7 @@ void Session::time(const Version& v, AtCase& here, Result& result) {
   const Work version_work = options_.injected_slowdown ? slowed(plain_work) : plain_work;
   for (const Work& work : {version_work, snapshot.take()}) timer_->run(work);
   for (const Choice choice : {Choice::best, Choice::heuristic}) {
-    const Work work = here.baseline ? here.baseline->work(choice) : Work();
+    const Work work = current.baseline ? current.baseline->work(choice) : Work();
     if (work) timer_->run(work);
   }
 
@@ -318,13 +318,13 @@ void Session::time(const Version& v, AtCase& here, Result& result) {
     if (checked) check_snapshot(Pattern::normal, which);
   };
   const auto sample_baseline = [&](int round) {
-    if (!here.baseline) return;
+    if (!current.baseline) return;
     try {
-      best_times.cold.push_back(cold(*here.baseline, Choice::best));
-      if (round % kHeuristicEvery == 0) heuristic_times.cold.push_back(cold(*here.baseline, Choice::heuristic));
+      best_times.cold.push_back(cold(*current.baseline, Choice::best));
+      if (round % kHeuristicEvery == 0) heuristic_times.cold.push_back(cold(*current.baseline, Choice::heuristic));
     } catch (const std::exception& error) {  // no fault of the version, which goes on alone
-      here.lose(error.what());
-      result.baseline = here.result;
+      current.lose(error.what());
+      result.baseline = current.result;
     }
   };
 
@@ -359,7 +359,7 @@ void Session::time(const Version& v, AtCase& here, Result& result) {
     version_times.warm.push_back(
         timer_->warm(version_work, warm_launches(version_times), compared ? snapshot.take() : Work()));
     if (compared) check_snapshot(Pattern::normal, i == 0 ? "first warm" : "last warm");
-    const Work best = here.baseline ? here.baseline->work(Choice::best) : Work();
+    const Work best = current.baseline ? current.baseline->work(Choice::best) : Work();
     if (best) best_times.warm.push_back(timer_->warm(best, warm_launches(best_times)));
   }
   if (const std::string damage = tensors.damage(); !damage.empty()) throw Failure("after timing: " + damage);
@@ -369,7 +369,7 @@ void Session::time(const Version& v, AtCase& here, Result& result) {
     for (const Sample& s : times->cold) highest_clock_hz = std::max(highest_clock_hz, s.sm_clock_hz);
   }
   finish(version_times, highest_clock_hz);
-  if (here.baseline) {
+  if (current.baseline) {
     finish(best_times, highest_clock_hz);
     finish(heuristic_times, highest_clock_hz);
     result.baseline.times = best_times;

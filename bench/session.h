@@ -29,9 +29,9 @@ struct BaselineResult {
   std::string library;                // "PyTorch 2.11.0, cuDNN 9.19.0"; empty if there is none
   std::string reason;                 // why there is no baseline, or which other libraries are missing and why
   Searched searched = Searched::all;  // origin of the best plan
-  Plan best;
-  Plan heuristic;
-  std::vector<Plan> tried;
+  BaselinePlan best;
+  BaselinePlan heuristic;
+  std::vector<BaselinePlan> tried;
   std::size_t workspace_bytes = 0;
   double empty_seconds = 0;              // of an empty kernel by the best plan's own timer; 0 if that is ours
   Verdict verdict;                       // on the best plan's outputs, see judged()
@@ -83,18 +83,18 @@ class Session {
   const Calibration* calibration() const;  // null in a session that is not timed
 
  private:
-  struct AtCase;
-  AtCase& at(const Case& c);
+  struct CurrentCase;
+  CurrentCase& current_case(const Case& c);
   void run_checked(const Version& v, const Case& c, Result& result);
   void run_unchecked(const Version& v, const Case& c, Result& result);
   Work slowed(const Work& work);
   std::optional<StreamingTime> time_streaming_kernel(const Case& c, const HostTensors& inputs);
   Sample cold(Baseline& baseline, Choice choice);
-  void time(const Version& v, AtCase& at, Result& result);
+  void time(const Version& v, CurrentCase& current, Result& result);
 
   SessionOptions options_;
   std::unique_ptr<Timer> timer_;
-  std::unique_ptr<AtCase> at_;  // the latest case
+  std::unique_ptr<CurrentCase> current_;  // the latest case
 };
 
 }  // namespace ladder

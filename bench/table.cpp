@@ -51,8 +51,8 @@ Row row_of(const Case& c, const std::optional<Times>& times, const Verdict& verd
       ladder::rates(backend::device(), c, cold.median, copy_bytes_per_s, streaming ? streaming->seconds : 0);
   row.tflops = rates.tflops;
   row.gbs = rates.gbs;
-  row.copy = rates.share_of_copy;
-  row.move = rates.share_of_streaming;
+  row.copy = rates.copy_percent;
+  row.move = rates.streaming_percent;
   const double roofline = roofline_seconds(backend::device(), c);
   if (roofline > 0) row.roofline = fmt::format("{:.1f}", 100 * roofline / cold.median);
   if (times->throttled > 0) {
@@ -73,23 +73,24 @@ Rates rates(const backend::DeviceInfo& device, const Case& c, double seconds, do
   const double bytes_per_s = c.traffic.bytes() / seconds;
   Rates rates{.tflops = fmt::format("{:.2f}", 1e-12 * c.flops / seconds),
               .gbs = fmt::format("{:.0f}", 1e-9 * bytes_per_s),
-              .share_of_copy = "-",
-              .share_of_streaming = "-"};
+              .copy_percent = "-",
+              .streaming_percent = "-"};
   if (!memory_bound(device, c)) return rates;
   rates.tflops = "-";
-  if (streaming_seconds > 0) rates.share_of_streaming = fmt::format("{:.1f}", 100 * streaming_seconds / seconds);
-  if (copy_bytes_per_s > 0) rates.share_of_copy = fmt::format("{:.1f}", 100 * bytes_per_s / copy_bytes_per_s);
+  if (streaming_seconds > 0) rates.streaming_percent = fmt::format("{:.1f}", 100 * streaming_seconds / seconds);
+  if (copy_bytes_per_s > 0) rates.copy_percent = fmt::format("{:.1f}", 100 * bytes_per_s / copy_bytes_per_s);
   return rates;
 }
 
-std::string standings(const std::vector<Plan>& tried) {
+std::string standings(const std::vector<BaselinePlan>& tried) {
   constexpr std::size_t kMaxColumns = 120;
-  std::vector<Plan> timed;
+  std::vector<BaselinePlan> timed;
   std::copy_if(tried.begin(), tried.end(), std::back_inserter(timed),
-               [](const Plan& plan) { return plan.seconds > 0; });
-  std::stable_sort(timed.begin(), timed.end(), [](const Plan& a, const Plan& b) { return a.seconds < b.seconds; });
+               [](const BaselinePlan& plan) { return plan.seconds > 0; });
+  std::stable_sort(timed.begin(), timed.end(),
+                   [](const BaselinePlan& a, const BaselinePlan& b) { return a.seconds < b.seconds; });
   std::string line;
-  for (const Plan& plan : timed) {
+  for (const BaselinePlan& plan : timed) {
     line += fmt::format("{}{} {}", line.empty() ? "" : ", ", plan.name, microseconds(plan.seconds));
   }
   return line.empty() || line.size() > kMaxColumns ? "" : line + " us";
@@ -98,7 +99,7 @@ std::string standings(const std::vector<Plan>& tried) {
 std::string origin_of_best(const BaselineResult& baseline) {
   if (baseline.searched == Searched::heuristic) return "heuristic; --baseline all searches";
   if (baseline.searched == Searched::kept) return "best of an earlier search";
-  const auto timed = std::ranges::count_if(baseline.tried, [](const Plan& plan) { return plan.seconds > 0; });
+  const auto timed = std::ranges::count_if(baseline.tried, [](const BaselinePlan& plan) { return plan.seconds > 0; });
   return fmt::format("best of {}", timed);
 }
 

@@ -40,10 +40,10 @@ class Table {
 
 // Rates of a case, in units of what limits it. "-" if a rate is unknown or says nothing.
 struct Rates {
-  std::string tflops;              // arithmetic, unless memory is the limit
-  std::string gbs;                 // for every input and every output once
-  std::string share_of_copy;       // gbs in per cent of a device copy, if memory is the limit
-  std::string share_of_streaming;  // streaming_seconds in per cent of `seconds`, likewise
+  std::string tflops;             // arithmetic, unless memory is the limit
+  std::string gbs;                // for every input and every output once
+  std::string copy_percent;       // gbs in per cent of a device copy, if memory is the limit
+  std::string streaming_percent;  // streaming_seconds in per cent of `seconds`, likewise
 };
 // Rates of a case that took `seconds`. 0 for a figure that was not measured.
 Rates rates(const backend::DeviceInfo& device, const Case& c, double seconds, double copy_bytes_per_s,
@@ -51,7 +51,7 @@ Rates rates(const backend::DeviceInfo& device, const Case& c, double seconds, do
 
 // Plans that were tried, the fastest first: "PyTorch compile nhwc 40.10, PyTorch eager nhwc 80.20 us". Empty if there
 // are too many for a line.
-std::string standings(const std::vector<Plan>& tried);
+std::string standings(const std::vector<BaselinePlan>& tried);
 
 // Origin of the best plan: "best of 90", "best of an earlier search" or "heuristic; --baseline all searches".
 std::string origin_of_best(const BaselineResult& baseline);

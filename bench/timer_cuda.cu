@@ -90,14 +90,14 @@ __global__ void __launch_bounds__(kMoveThreads)
   uint4 loaded[kMoveDepth];
 #pragma unroll
   for (int i = 0; i < kMoveDepth; ++i) {
-    const std::size_t at = blockIdx.x * read_span + i * kMoveThreads + threadIdx.x;
+    const std::size_t read_idx = blockIdx.x * read_span + i * kMoveThreads + threadIdx.x;
     uint4& v = loaded[i];
     v = {};
     // NOTE: volatile, so that the load stays even if this thread has nothing to write.
-    if (at < read_end) {
+    if (read_idx < read_end) {
       asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                    : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                   : "l"(from + at));
+                   : "l"(from + read_idx));
     }
   }
   uint4 all{};
@@ -106,8 +106,8 @@ __global__ void __launch_bounds__(kMoveThreads)
   const std::size_t write_end = min(num_writes, (blockIdx.x + 1) * write_span);
 #pragma unroll
   for (int i = 0; i < kMoveDepth; ++i) {
-    const std::size_t at = blockIdx.x * write_span + i * kMoveThreads + threadIdx.x;
-    if (at < write_end) to[at] = all;
+    const std::size_t write_idx = blockIdx.x * write_span + i * kMoveThreads + threadIdx.x;
+    if (write_idx < write_end) to[write_idx] = all;
   }
 }
 

@@ -94,7 +94,7 @@ struct Gate {
 Gate gate;
 
 // Copy on a separate stream, which waits for no other work, and wait for the copy.
-void copy_beside(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+void copy_on_separate_stream(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   static PerDevice<Stream> streams(make_stream);
   const Stream stream = streams.of(current_device());
   LADDER_CUDA(cudaMemcpyAsync(to, from, bytes, kind, stream));
@@ -208,11 +208,11 @@ void set_bytes(void* device_pointer, int byte, std::size_t bytes) {
 }
 
 void peek(void* host, const void* device_pointer, std::size_t bytes) {
-  copy_beside(host, device_pointer, bytes, cudaMemcpyDeviceToHost);
+  copy_on_separate_stream(host, device_pointer, bytes, cudaMemcpyDeviceToHost);
 }
 
 void poke(void* device_pointer, const void* host, std::size_t bytes) {
-  copy_beside(device_pointer, host, bytes, cudaMemcpyHostToDevice);
+  copy_on_separate_stream(device_pointer, host, bytes, cudaMemcpyHostToDevice);
 }
 
 Stream check_stream() {

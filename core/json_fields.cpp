@@ -51,7 +51,7 @@ const json* JsonFields::find(const char* key) const {
   return nullptr;
 }
 
-const json& JsonFields::at(const char* key) const {
+const json& JsonFields::object(const char* key) const {
   const auto found = json_.find(key);
   if (found == json_.end()) throw UsageError(fmt::format("{} {} is missing", what_, key));
   return *found;
@@ -71,7 +71,7 @@ bool JsonFields::flag(const char* key, const json& value) const {
   return value.get<bool>();
 }
 
-std::int64_t JsonFields::whole(const char* key, const json& value, std::int64_t low, std::int64_t high) const {
+std::int64_t JsonFields::integer(const char* key, const json& value, std::int64_t low, std::int64_t high) const {
   constexpr auto kMost = std::uint64_t{std::numeric_limits<std::int64_t>::max()};
   const bool fits = value.is_number_integer() && !(value.is_number_unsigned() && value.get<std::uint64_t>() > kMost);
   if (!fits || value.get<std::int64_t>() < low || value.get<std::int64_t>() > high) {
@@ -80,7 +80,7 @@ std::int64_t JsonFields::whole(const char* key, const json& value, std::int64_t 
   return value.get<std::int64_t>();
 }
 
-std::uint64_t JsonFields::whole(const char* key, const json& value, std::uint64_t low, std::uint64_t high) const {
+std::uint64_t JsonFields::integer(const char* key, const json& value, std::uint64_t low, std::uint64_t high) const {
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() < low || value.get<std::uint64_t>() > high) {
     wrong(key, value, range_of("a whole number", low, high));
   }
@@ -115,7 +115,7 @@ void JsonFields::read(const char* key, std::vector<int>& target, std::size_t mos
   if (!found->is_array() || found->size() > most) wrong(key, *found, fmt::format("a list of at most {} numbers", most));
   std::vector<int> values;
   for (const json& value : *found) {
-    values.push_back(static_cast<int>(whole(key, value, std::int64_t{low}, std::int64_t{high})));
+    values.push_back(static_cast<int>(integer(key, value, std::int64_t{low}, std::int64_t{high})));
   }
   target = std::move(values);
 }

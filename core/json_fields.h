@@ -34,9 +34,9 @@ class JsonFields {
     if constexpr (std::is_same_v<T, bool>) {
       target = flag(key, *found);
     } else if constexpr (std::is_unsigned_v<T>) {
-      target = static_cast<T>(whole(key, *found, low, high));
+      target = static_cast<T>(integer(key, *found, low, high));
     } else if constexpr (std::is_integral_v<T>) {
-      target = static_cast<T>(whole(key, *found, std::int64_t{low}, std::int64_t{high}));
+      target = static_cast<T>(integer(key, *found, std::int64_t{low}, std::int64_t{high}));
     } else {
       target = static_cast<T>(number(key, *found, low, high));
     }
@@ -64,7 +64,7 @@ class JsonFields {
   }
 
   // The object of a field that has to be there.
-  const nlohmann::json& at(const char* key) const;
+  const nlohmann::json& object(const char* key) const;
 
  private:
   template <class T>
@@ -73,8 +73,8 @@ class JsonFields {
   }
   const nlohmann::json* find(const char* key) const;  // null where it keeps its default
   bool flag(const char* key, const nlohmann::json& value) const;
-  std::int64_t whole(const char* key, const nlohmann::json& value, std::int64_t low, std::int64_t high) const;
-  std::uint64_t whole(const char* key, const nlohmann::json& value, std::uint64_t low, std::uint64_t high) const;
+  std::int64_t integer(const char* key, const nlohmann::json& value, std::int64_t low, std::int64_t high) const;
+  std::uint64_t integer(const char* key, const nlohmann::json& value, std::uint64_t low, std::uint64_t high) const;
   double number(const char* key, const nlohmann::json& value, double low, double high) const;
   [[noreturn]] void wrong(const char* key, const nlohmann::json& value, const std::string& right) const;
   [[noreturn]] void no_choice(const char* key, const std::string& word, const std::vector<std::string>& words) const;

@@ -38,8 +38,8 @@ struct KernelPlan {
 // `plans` with the one at `chosen` first, the others in their order.
 template <class P>
 std::vector<KernelPlan<P>> with_default(std::vector<KernelPlan<P>> plans, std::size_t chosen) {
-  const auto at = plans.begin() + static_cast<std::ptrdiff_t>(chosen);
-  std::rotate(plans.begin(), at, at + 1);
+  const auto chosen_plan = plans.begin() + static_cast<std::ptrdiff_t>(chosen);
+  std::rotate(plans.begin(), chosen_plan, chosen_plan + 1);
   return plans;
 }
 

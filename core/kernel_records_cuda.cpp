@@ -159,8 +159,8 @@ std::vector<NodeRecord> KernelRecords::take() {
   taken.swap(kept.records);
   for (NodeRecord& record : taken) {
     // Follow copies of copies back to the captured node.
-    for (auto at = kept.captured.find(record.node); at != kept.captured.end(); at = kept.captured.find(record.node)) {
-      record.node = at->second;
+    for (auto it = kept.captured.find(record.node); it != kept.captured.end(); it = kept.captured.find(record.node)) {
+      record.node = it->second;
     }
   }
   return taken;

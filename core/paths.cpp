@@ -14,10 +14,10 @@ namespace {
 namespace fs = std::filesystem;
 
 // The file of the program or shared library that this code is in; empty where the system does not tell.
-fs::path own_file() {
+fs::path running_file() {
   Dl_info info{};
   std::error_code error;
-  if (dladdr(reinterpret_cast<const void*>(&own_file), &info) == 0) return {};
+  if (dladdr(reinterpret_cast<const void*>(&running_file), &info) == 0) return {};
   const fs::path file = fs::canonical(info.dli_fname, error);
   return error ? fs::read_symlink("/proc/self/exe", error) : file;  // a program that was found through PATH
 }
@@ -30,10 +30,10 @@ std::string source_dir() {
 }
 
 std::string data_dir() {
-  static const fs::path beside = own_file().parent_path() / "ladder_data";
+  static const fs::path package_data = running_file().parent_path() / "ladder_data";
   std::error_code error;
   const char* given = std::getenv("LADDER_SOURCE_DIR");
-  return (!given || !*given) && fs::is_directory(beside, error) ? beside.string() : source_dir();
+  return (!given || !*given) && fs::is_directory(package_data, error) ? package_data.string() : source_dir();
 }
 
 std::string source_excerpt(const std::string& report) {

@@ -34,18 +34,19 @@ template <class T>
 std::optional<T> number(std::string_view text) {
   T value{};
   const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc{} && rest == end ? std::optional(value) : std::nullopt;
+  const auto [parse_end, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc{} && parse_end == end ? std::optional(value) : std::nullopt;
 }
 
 // The part of `word` after `letter` where it looks like a number, so that "h-1" is a bad h and not an unknown word.
-std::optional<std::string_view> number_behind(std::string_view letter, std::string_view word) {
+std::optional<std::string_view> number_after(std::string_view letter, std::string_view word) {
   if (!word.starts_with(letter) || word.size() == letter.size()) return std::nullopt;
-  const std::string_view rest = word.substr(letter.size());
-  const bool is_foreign = static_cast<unsigned char>(rest[0]) > 0x7f;  // a digit of another script, as a full-width one
-  const bool numeric =
-      (rest[0] >= '0' && rest[0] <= '9') || rest[0] == '-' || rest[0] == '+' || rest[0] == '.' || is_foreign;
-  return numeric ? std::optional(rest) : std::nullopt;
+  const std::string_view remainder = word.substr(letter.size());
+  const bool is_foreign =
+      static_cast<unsigned char>(remainder[0]) > 0x7f;  // a digit of another script, as a full-width one
+  const bool numeric = (remainder[0] >= '0' && remainder[0] <= '9') || remainder[0] == '-' || remainder[0] == '+' ||
+                       remainder[0] == '.' || is_foreign;
+  return numeric ? std::optional(remainder) : std::nullopt;
 }
 
 }  // namespace
@@ -63,7 +64,7 @@ ProblemLine::ProblemLine(std::string_view line, std::string usage) : line_(line)
 std::optional<std::string_view> ProblemLine::take(std::string_view letter) {
   std::optional<std::string_view> found;
   for (Word& word : words_) {
-    const auto digits = number_behind(letter, word.text);
+    const auto digits = number_after(letter, word.text);
     if (!digits) continue;
     if (found) fail(fmt::format("'{}' stands in it twice", letter));
     word.used = true;
@@ -72,7 +73,7 @@ std::optional<std::string_view> ProblemLine::take(std::string_view letter) {
   return found;
 }
 
-std::optional<std::int64_t> ProblemLine::whole(std::string_view letter, std::int64_t least, std::int64_t most) {
+std::optional<std::int64_t> ProblemLine::integer(std::string_view letter, std::int64_t least, std::int64_t most) {
   const auto digits = take(letter);
   if (!digits) return std::nullopt;
   const auto value = number<std::int64_t>(*digits);
@@ -82,14 +83,14 @@ std::optional<std::int64_t> ProblemLine::whole(std::string_view letter, std::int
 }
 
 std::int64_t ProblemLine::size(std::string_view letter, std::int64_t least, std::int64_t most) {
-  const auto value = whole(letter, least, most);
+  const auto value = integer(letter, least, most);
   if (!value) fail(fmt::format("it lacks '{}'", letter));
   return *value;
 }
 
 std::int64_t ProblemLine::size_or(std::string_view letter, std::int64_t otherwise, std::int64_t least,
                                   std::int64_t most) {
-  return whole(letter, least, most).value_or(otherwise);
+  return integer(letter, least, most).value_or(otherwise);
 }
 
 std::vector<std::int64_t> ProblemLine::sizes(std::string_view letter, std::int64_t least, std::int64_t most) {

@@ -47,7 +47,7 @@ class ProblemLine {
     bool used = false;
   };
   std::optional<std::string_view> take(std::string_view letter);  // the text after `letter`, which may be a number
-  std::optional<std::int64_t> whole(std::string_view letter, std::int64_t least, std::int64_t most);
+  std::optional<std::int64_t> integer(std::string_view letter, std::int64_t least, std::int64_t most);
 
   std::string line_;
   std::string usage_;

@@ -300,8 +300,8 @@ AnyVersionDef any_pass(const VersionDef<P>& def) {
                 for (KernelPlan<P>& plan : VersionOf<P>(def).plans(problem_of<P>(c))) {
                   plans.push_back({.name = plan.name,
                                    .workspace_bytes = plan.workspace_bytes,
-                                   .bind = [bind = std::move(plan.bind)](const Pointers& at, void* workspace) {
-                                     return bind(P::bind(at), workspace);
+                                   .bind = [bind = std::move(plan.bind)](const Pointers& pointers, void* workspace) {
+                                     return bind(P::bind(pointers), workspace);
                                    }});
                 }
                 return plans;

@@ -50,8 +50,8 @@ Traffic each_once(const std::vector<TensorSpec>& specs) {
 }
 
 void* Pointers::find(std::string_view name) const {
-  const auto at = std::find_if(specs_->begin(), specs_->end(), [&](const TensorSpec& s) { return s.name == name; });
-  return at == specs_->end() ? nullptr : pointers_[at - specs_->begin()];
+  const auto found = std::find_if(specs_->begin(), specs_->end(), [&](const TensorSpec& s) { return s.name == name; });
+  return found == specs_->end() ? nullptr : pointers_[found - specs_->begin()];
 }
 
 void* Pointers::operator[](std::string_view name) const {
@@ -66,8 +66,8 @@ HostTensors::HostTensors(const std::vector<TensorSpec>& specs, std::vector<std::
 }
 
 const std::vector<float>* HostTensors::find(std::string_view name) const {
-  const auto at = std::find(names_.begin(), names_.end(), name);
-  return at == names_.end() ? nullptr : &values[at - names_.begin()];
+  const auto found = std::find(names_.begin(), names_.end(), name);
+  return found == names_.end() ? nullptr : &values[found - names_.begin()];
 }
 
 const std::vector<float>& HostTensors::operator[](std::string_view name) const {

@@ -49,11 +49,11 @@ void write(const std::filesystem::path& file, const char* descr, const void* val
 // Returns the text after 'key': in a header, which is a Python dictionary. Throws Failure.
 std::string_view value_of(std::string_view header, std::string_view key) {
   const std::string quoted = fmt::format("'{}'", key);
-  auto at = header.find(quoted);
-  if (at == header.npos) throw Failure(fmt::format("its header has no {}", quoted));
-  if (header.find(quoted, at + 1) != header.npos) throw Failure(fmt::format("its header has {} twice", quoted));
-  at = header.find_first_not_of(": ", at + quoted.size());
-  return header.substr(std::min(at, header.size()));
+  auto position = header.find(quoted);
+  if (position == header.npos) throw Failure(fmt::format("its header has no {}", quoted));
+  if (header.find(quoted, position + 1) != header.npos) throw Failure(fmt::format("its header has {} twice", quoted));
+  position = header.find_first_not_of(": ", position + quoted.size());
+  return header.substr(std::min(position, header.size()));
 }
 
 std::vector<std::int64_t> shape_of(std::string_view header) {
@@ -67,10 +67,10 @@ std::vector<std::int64_t> shape_of(std::string_view header) {
     text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
     if (text.empty() && (is_tuple || shape.empty())) return shape;
     std::int64_t extent = 0;
-    const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), extent);
+    const auto [parse_end, error] = std::from_chars(text.data(), text.data() + text.size(), extent);
     if (error != std::errc{} || extent < 0) throw Failure("its header's shape is damaged");
     shape.push_back(extent);
-    text.remove_prefix(static_cast<std::size_t>(rest - text.data()));
+    text.remove_prefix(static_cast<std::size_t>(parse_end - text.data()));
     if (!text.empty() && text.front() != ',') throw Failure("its header's shape is damaged");
     text.remove_prefix(std::min<std::size_t>(1, text.size()));
   }

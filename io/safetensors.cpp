@@ -119,7 +119,7 @@ json parse_header(const std::string& text) {
   }
 }
 
-std::uint64_t whole_number(const json& value) {
+std::uint64_t unsigned_integer(const json& value) {
   if (!value.is_number_unsigned())
     throw Failure(fmt::format("{} instead of a whole number", one_line(value.dump(), 40)));
   return value.get<std::uint64_t>();
@@ -146,11 +146,11 @@ Placed entry_of(const std::string& name, const json& entry) {
   // NOTE: read before the braces below: where a later initialiser throws, GCC 12 destroys an earlier member twice.
   const auto word = entry["dtype"].get<std::string>();
   const std::optional<Dtype> dtype = dtype_of(word);
-  const std::uint64_t begin = whole_number(offsets[0]), end = whole_number(offsets[1]);
+  const std::uint64_t begin = unsigned_integer(offsets[0]), end = unsigned_integer(offsets[1]);
   Placed placed{{name, dtype.value_or(Dtype::u8), {}, dtype ? "" : one_line(word, 20)}, begin, end};
   std::uint64_t bytes = size_of(placed.tensor.dtype);
   for (const json& dimension : shape) {
-    const std::uint64_t extent = whole_number(dimension);
+    const std::uint64_t extent = unsigned_integer(dimension);
     if (extent > std::uint64_t{std::numeric_limits<std::int64_t>::max()} ||
         __builtin_mul_overflow(bytes, extent, &bytes)) {
       throw Failure("a shape of more elements than can be counted");
@@ -169,15 +169,15 @@ Placed entry_of(const std::string& name, const json& entry) {
 void check_places(const std::vector<Placed>& tensors, std::uint64_t data_bytes) {
   std::uint64_t end = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const Placed& here = tensors[i];
-    if (here.begin < end) {
-      throw Failure(fmt::format("tensors '{}' and '{}' overlap", tensors[i - 1].tensor.name, here.tensor.name));
+    const Placed& entry = tensors[i];
+    if (entry.begin < end) {
+      throw Failure(fmt::format("tensors '{}' and '{}' overlap", tensors[i - 1].tensor.name, entry.tensor.name));
     }
-    if (here.begin > end) {
+    if (entry.begin > end) {
       throw Failure(
-          fmt::format("bytes {} to {} in front of tensor '{}' belong to none", end, here.begin, here.tensor.name));
+          fmt::format("bytes {} to {} in front of tensor '{}' belong to none", end, entry.begin, entry.tensor.name));
     }
-    end = here.end;
+    end = entry.end;
   }
   if (end > data_bytes) {
     throw Failure(fmt::format("cut short: its tensors take {} bytes, and {} are there", end, data_bytes));
@@ -299,10 +299,10 @@ SafetensorsFile::SafetensorsFile(fs::path path) : path_(std::move(path)) {
     std::sort(placed.begin(), placed.end(),
               [](const Placed& a, const Placed& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
     check_places(placed, size - kLengthBytes - length);
-    for (Placed& each : placed) {
-      index_[each.tensor.name] = tensors_.size();
-      tensors_.push_back(std::move(each.tensor));
-      begins_.push_back(kLengthBytes + length + each.begin);
+    for (Placed& entry : placed) {
+      index_[entry.tensor.name] = tensors_.size();
+      tensors_.push_back(std::move(entry.tensor));
+      begins_.push_back(kLengthBytes + length + entry.begin);
     }
   } catch (const Failure& failure) {
     throw Failure(

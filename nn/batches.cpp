@@ -106,9 +106,9 @@ Operation together(const Tape& tape, const Group& group) {
                 .values = {},
                 .side_stream = first.side_stream};
   for (const std::size_t i : group.members) {
-    const Operation& each = tape.operations()[i];
-    all.name += (all.name.empty() ? "" : ", ") + each.name;
-    all.values.insert(all.values.end(), each.values.begin(), each.values.end());
+    const Operation& operation = tape.operations()[i];
+    all.name += (all.name.empty() ? "" : ", ") + operation.name;
+    all.values.insert(all.values.end(), operation.values.begin(), operation.values.end());
   }
   return all;
 }
@@ -124,8 +124,8 @@ Tape with_batches(Tape tape, const Promotions& promotions) {
   }
   std::vector<Operation> operations;
   for (std::size_t i = 0; i < moved.size(); ++i) {
-    if (const auto at = in_place.find(i); at != in_place.end()) {
-      operations.push_back(std::move(at->second));
+    if (const auto batch = in_place.find(i); batch != in_place.end()) {
+      operations.push_back(std::move(batch->second));
     } else if (!moved[i]) {
       operations.push_back(tape.operations()[i]);
     }

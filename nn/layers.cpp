@@ -68,7 +68,7 @@ Layers::Input Layers::input_of(typename P::Problem& problem, ValueId x) {
   if (found == concatenations_.end() || found->second.joined) return {.x = x};
   auto& [a, b, joined] = found->second;
   problem.split = extent(a, 3);
-  if (serves<P>(problem)) return {.x = a, .rest = b};
+  if (serves<P>(problem)) return {.x = a, .x_rest = b};
   problem.split = 0;
   const concat::Problem both{
       .n = extent(a, 0), .h = extent(a, 1), .w = extent(a, 2), .c = extent(a, 3), .k = extent(b, 3), .dtype = stored()};
@@ -111,11 +111,12 @@ ValueId Layers::append_conv3x3(const std::string& name, ValueId x, int out, cons
     conv3x3::Problem of_weight = problem;
     of_weight.bias =
         !epilogue.accumulates_bias_gradient;  // with accumulates_bias_gradient, set_rows() appends the bias gradients
-    tape_.run_beside<conv3x3::Wgrad>(name, of_weight,
-                                     {{"x", x},
-                                      {"dy", dy},
-                                      {"dw", parameter_gradient(name + ".weight")},
-                                      {"dbias", of_weight.bias ? parameter_gradient(name + ".bias") : kNoValue}});
+    tape_.run_on_side_stream<conv3x3::Wgrad>(
+        name, of_weight,
+        {{"x", x},
+         {"dy", dy},
+         {"dw", parameter_gradient(name + ".weight")},
+         {"dbias", of_weight.bias ? parameter_gradient(name + ".bias") : kNoValue}});
     if (!tape_[x].requires_grad) return;
     const ValueId dx = like(x);
     tape_.run<conv3x3::Dgrad>(name, problem, {{"dy", dy}, {"w", weight}, {"dx", dx}});
@@ -170,7 +171,7 @@ void Layers::finish_conv1x1(ValueId y, const std::string& name, ValueId x, Value
   const Input in = input_of<gemm::Fprop>(forward, x);
   tape_.run<gemm::Fprop>(name, forward,
                          {{"x", in.x},
-                          {"x_rest", in.rest},
+                          {"x_rest", in.x_rest},
                           {"w", parameter(name + ".weight")},
                           {"bias", parameter(name + ".bias")},
                           {"r", residual},
@@ -181,12 +182,12 @@ void Layers::finish_conv1x1(ValueId y, const std::string& name, ValueId x, Value
     if (residual != kNoValue) tape_.add_gradient(residual, dy);
     gemm::Problem of_weights = problem;
     const Input in = input_of<gemm::Wgrad>(of_weights, x);
-    tape_.run_beside<gemm::Wgrad>(name, of_weights,
-                                  {{"x", in.x},
-                                   {"x_rest", in.rest},
-                                   {"dy", dy},
-                                   {"dw", parameter_gradient(name + ".weight")},
-                                   {"dbias", parameter_gradient(name + ".bias")}});
+    tape_.run_on_side_stream<gemm::Wgrad>(name, of_weights,
+                                          {{"x", in.x},
+                                           {"x_rest", in.x_rest},
+                                           {"dy", dy},
+                                           {"dw", parameter_gradient(name + ".weight")},
+                                           {"dbias", parameter_gradient(name + ".bias")}});
   });
 }
 
@@ -226,7 +227,7 @@ ValueId Layers::group_norm(const std::string& name, ValueId x, int groups, group
   const ValueId rstd = tape_.value(name + " rstd", Dtype::f32, {n, groups});
   tape_.run<groupnorm::Forward>(
       name, forward,
-      {{"x", in.x}, {"x_rest", in.rest}, {"gamma", gamma}, {"beta", beta}, {"y", y}, {"mean", mean}, {"rstd", rstd}});
+      {{"x", in.x}, {"x_rest", in.x_rest}, {"gamma", gamma}, {"beta", beta}, {"y", y}, {"mean", mean}, {"rstd", rstd}});
   if (!trains()) return y;
   tape_.on_backward([=, this] {
     const ValueId dx = like(x);
@@ -234,7 +235,7 @@ ValueId Layers::group_norm(const std::string& name, ValueId x, int groups, group
     const Input of_backward = input_of<groupnorm::Backward>(neighbours.problem, x);
     tape_.run<groupnorm::Backward>(name, neighbours.problem,
                                    {{"x", of_backward.x},
-                                    {"x_rest", of_backward.rest},
+                                    {"x_rest", of_backward.x_rest},
                                     {"dy", gradient(y)},
                                     {"gamma", gamma},
                                     {"beta", beta},
@@ -298,7 +299,7 @@ ValueId Layers::residual(const std::string& name, ValueId a, ValueId b) {
   append_addition(tape_, name, a, b, y);
   if (trains()) {
     tape_.on_backward([=, this] {
-      for (const ValueId each : {a, b}) tape_.add_gradient(each, gradient(y));
+      for (const ValueId addend : {a, b}) tape_.add_gradient(addend, gradient(y));
     });
   }
   return y;

@@ -26,7 +26,7 @@ class Layers {
 
   bool trains() const { return net_.gradients != nullptr; }
   Dtype stored() const { return storage_dtype(net_.dtype); }
-  void set_beside(bool on) { tape_.set_beside(on); }  // see Tape
+  void set_side_stream(bool on) { tape_.set_side_stream(on); }  // see Tape
 
   // 3x3 convolution with padding 1. Returns [n, h, w, out], stored in `result` if given.
   ValueId conv3x3(const std::string& name, ValueId x, int out, const Region* result = nullptr);
@@ -79,9 +79,9 @@ class Layers {
 
   // Layers of sequences: forward pass only.
 
-  // Input of an operation: x, or the concatenation of x and `rest` along the channels.
+  // Input of an operation: x, or the concatenation of x and `x_rest` along the channels.
   struct Input {
-    ValueId x, rest = kNoValue;
+    ValueId x, x_rest = kNoValue;
   };
   // FiLM: scales and shifts of channels, or shifts alone, computed by a group of linear layers. They are the sum of row
   // `step` of `table` [steps, rows of the group], shared by all samples, and of `rows` [n, rows of the group]. A
@@ -112,7 +112,7 @@ class Layers {
     ValueId a, b;
     bool joined = false;  // an operation has written the concatenated value
   };
-  struct Rows {
+  struct GroupRows {
     ValueId y = kNoValue;   // [n, rows of the group]
     ValueId dy = kNoValue;  // [n, rows of the group]: one operation per layer writes its slice
     std::string biases = {};
@@ -172,7 +172,7 @@ class Layers {
 
   Tape& tape_;
   Binding net_;
-  std::map<std::string, Rows, std::less<>> groups_;
+  std::map<std::string, GroupRows, std::less<>> groups_;
   Film film_;
   std::map<ValueId, Concatenation> concatenations_;
   std::map<ValueId, RowsAdded> rows_added_;  // by the value that holds the sum

@@ -6,7 +6,7 @@ namespace ladder::nn {
 conv1d::Problem Layers::problem_of_conv1d(const Input& in, const Parameter& weight, ValueId residual) const {
   LADDER_CHECK(!trains(), "sequences have no backward pass");
   const int first = extent(in.x, 2);
-  const int others = in.rest == kNoValue ? 0 : extent(in.rest, 2);
+  const int others = in.x_rest == kNoValue ? 0 : extent(in.x_rest, 2);
   return {.n = extent(in.x, 0),
           .l = extent(in.x, 1),
           .c = first + others,
@@ -58,7 +58,7 @@ ValueId Layers::conv1d_block(const std::string& name, const Input& in, int group
   const ValueId y = output(name, stored(), {problem.n, problem.l, problem.k});
   tape_.run<conv1d::Block>(name, problem,
                            {{"x", in.x},
-                            {"x_rest", in.rest},
+                            {"x_rest", in.x_rest},
                             {"w", parameter(conv + ".weight")},
                             {"bias", parameter(conv + ".bias")},
                             {"gamma", parameter(norm + ".weight")},

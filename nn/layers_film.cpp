@@ -91,13 +91,13 @@ void Layers::set_rows(const std::string& group, ValueId rows, const std::string&
   const ValueId sum = tape_.value("d " + biases, Dtype::f32, {extent(rows, 1)}, *net_.gradients,
                                   net_.parameters->gradient_offset(begin, stored()));
   tape_.on_backward([=, this] {
-    tape_.run_beside<add::EmbeddingBackward>(biases, over_images, {{"dy", dy}, {"de", sum}});
+    tape_.run_on_side_stream<add::EmbeddingBackward>(biases, over_images, {{"dy", dy}, {"de", sum}});
   });
 }
 
 Layers::Epilogue Layers::rows_of(const std::string& group, const std::string& layer) const {
   const Parameters::Group& all = net_.parameters->group(group);
-  const Rows& rows = groups_.at(group);
+  const GroupRows& rows = groups_.at(group);
   return {
       .e = rows.y, .de = rows.dy, .pitch = static_cast<int>(all.rows), .first = static_cast<int>(all.row.at(layer))};
 }

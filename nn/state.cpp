@@ -36,9 +36,9 @@ std::size_t State::bytes() const { return 4 * values.bytes + (copies ? copies->b
 void copy_rounded(const std::vector<float>& flat, Dtype dtype, const OwnedRegion& to) {
   LADDER_CHECK(flat.size() * size_of(dtype) == to.bytes, to.name);
   std::vector<std::byte> rounded(to.bytes);
-  const std::size_t each = size_of(dtype);
+  const std::size_t element_bytes = size_of(dtype);
   parallel_for(static_cast<std::int64_t>(flat.size()), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
-    encode(dtype, flat.data() + begin, end - begin, rounded.data() + begin * each);
+    encode(dtype, flat.data() + begin, end - begin, rounded.data() + begin * element_bytes);
   });
   backend::copy_in(to.base, rounded.data(), rounded.size());
 }

@@ -51,20 +51,21 @@ nlohmann::json scheduler_fields(const Options& o, const PolicyFile& file) {
 
 // Returns observations [samples, observation]: the file's, a single one repeated `batch` times, or random ones in [-1,
 // 1).
-std::vector<float> observations(const Options& o, int each) {
+std::vector<float> observations(const Options& o, int observation_size) {
   const int batch = o.batch.value_or(1);
   std::vector<float> values;
   if (o.observation.empty()) {
     std::mt19937_64 random(static_cast<std::uint64_t>(o.seed));
-    values.resize(std::size_t{1} * batch * each);
+    values.resize(std::size_t{1} * batch * observation_size);
     for (float& value : values) value = static_cast<float>(static_cast<double>(random() >> 11) * 0x1p-52 - 1.0);
     return values;
   }
   const io::FloatArray array = io::read_npy(o.observation);
   const bool rows = array.shape.size() == 2 && array.shape[0] > 0;
-  if (array.shape.empty() || array.shape.size() > 2 || array.shape.back() != each || array.values.empty()) {
+  if (array.shape.empty() || array.shape.size() > 2 || array.shape.back() != observation_size || array.values.empty()) {
     throw Failure(fmt::format("'{}' has shape [{}]: [{}] is expected, or [n, {}] for n observations",
-                              o.observation.string(), fmt::join(array.shape, ", "), each, each));
+                              o.observation.string(), fmt::join(array.shape, ", "), observation_size,
+                              observation_size));
   }
   if (rows && array.shape[0] > 1 && o.batch && *o.batch != array.shape[0]) {
     throw UsageError(

@@ -49,8 +49,10 @@ Latency measure_latency(int count, const std::function<void()>& answer, std::siz
 
 std::string summary(std::vector<double> ms) {
   std::ranges::sort(ms);
-  const auto at = [&](double rank) { return ms[static_cast<std::size_t>(rank * static_cast<double>(ms.size() - 1))]; };
-  return fmt::format("median {:.3g} ms, p99 {:.3g}, worst {:.3g}", at(0.5), at(0.99), ms.back());
+  const auto quantile = [&](double rank) {
+    return ms[static_cast<std::size_t>(rank * static_cast<double>(ms.size() - 1))];
+  };
+  return fmt::format("median {:.3g} ms, p99 {:.3g}, worst {:.3g}", quantile(0.5), quantile(0.99), ms.back());
 }
 
 void write_latency(const std::filesystem::path& file, const nlohmann::json& policy, const Latency& latency) {

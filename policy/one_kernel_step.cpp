@@ -90,10 +90,10 @@ struct Packed {
 
 Packed pack(const policy::Network& network, const nn::Unet1dConfig& config, const nn::PublishedWeights& published) {
   Packed packed{.weights = std::vector<float>(network.weights), .vectors = std::vector<float>(network.vectors)};
-  const auto put_vector = [&](const std::string& name, int at, int count) {
+  const auto put_vector = [&](const std::string& name, int offset, int count) {
     const std::vector<float>& values = published.at(name);
     LADDER_CHECK(static_cast<int>(values.size()) == count, name);
-    std::ranges::copy(values, packed.vectors.begin() + at);
+    std::ranges::copy(values, packed.vectors.begin() + offset);
   };
   const auto put_convolution = [&](const std::string& name, const conv1d::Problem& conv, int weights, int bias) {
     const std::vector<float>& values = published.at(name + ".weight");

@@ -32,11 +32,11 @@ struct InputLayout {
   std::size_t first, steps, bytes;
 };
 
-// Throws Failure for a value that is not finite. `each`: values per observation or answer.
-void check_finite(std::span<const float> values, std::size_t each, const char* what) {
+// Throws Failure for a value that is not finite. `row_size`: values per observation or answer.
+void check_finite(std::span<const float> values, std::size_t row_size, const char* what) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (std::isfinite(values[i])) continue;
-    throw Failure(fmt::format("number {} of {} {} is {}", i % each, what, i / each, values[i]));
+    throw Failure(fmt::format("number {} of {} {} is {}", i % row_size, what, i / row_size, values[i]));
   }
 }
 
@@ -141,7 +141,7 @@ struct Policy::Impl {
   // Appends the initial noise, in x and, rounded to the network's dtype, in y. Then appends the noise of all steps.
   // q_sample makes the initial noise from x0 = 0 and a table of signal 0 and noise 1.
   void append_noise(Tape& tape) const {
-    const auto philox = [&](std::size_t at) { return tape.value("philox", Dtype::i64, {3}, inputs, at); };
+    const auto philox = [&](std::size_t offset) { return tape.value("philox", Dtype::i64, {3}, inputs, offset); };
     const ValueId first = y ? value_of_x(tape) : tape.value("noise", Dtype::f32, shape());
     diffusion::Problem noised = problem(taken());
     tape.run<diffusion::QSample>("noise", noised,
@@ -225,8 +225,8 @@ struct Policy::Impl {
   // Applies the policy's normalizer, then Mish, to the observations. A normalizer with fewer numbers than one
   // observation repeats: the observation's time steps share it. The Philox streams of a seed have different offsets.
   void write_inputs(std::span<const float> observations, std::int64_t seed, std::int64_t number) {
-    auto* const at = static_cast<std::byte*>(host_inputs.data());
-    auto* const condition = reinterpret_cast<float*>(at);
+    auto* const input_bytes = static_cast<std::byte*>(host_inputs.data());
+    auto* const condition = reinterpret_cast<float*>(input_bytes);
     const std::size_t columns = config.observation, period = std::max<std::size_t>(observation.scale.size(), 1);
     for (std::size_t i = 0; i < observations.size(); ++i) {
       double value = observations[i];
@@ -236,8 +236,8 @@ struct Policy::Impl {
       condition[i] = static_cast<float>(nn::mish(value));
     }
     const Philox first = {seed, 2 * number, 0}, of_steps = {seed, 2 * number + 1, 0};
-    std::memcpy(at + layout.first, first, sizeof first);
-    std::memcpy(at + layout.steps, of_steps, sizeof of_steps);
+    std::memcpy(input_bytes + layout.first, first, sizeof first);
+    std::memcpy(input_bytes + layout.steps, of_steps, sizeof of_steps);
   }
 
   void run(Stream stream) const {

@@ -40,7 +40,7 @@ class Reader {
 
   PolicyFile read(const Given& given) {
     PolicyFile policy;
-    const json metadata = own_metadata();
+    const json metadata = ladder_metadata();
     policy.network = sizes();
     policy.network.groups = number("groups", given.groups, metadata, policy.network.groups, policy.notes);
     policy.network.horizon = number("horizon", given.horizon, metadata, policy.network.horizon, policy.notes);
@@ -60,7 +60,7 @@ class Reader {
  private:
   [[noreturn]] void fail(const std::string& says) const { throw Failure(fmt::format("{}: {}", shown_, says)); }
 
-  json own_metadata() const {
+  json ladder_metadata() const {
     const auto found = file_.metadata().find(kMetadataKey);
     if (found == file_.metadata().end()) return json::object();
     const std::string what = fmt::format("{}: its metadata's {}", shown_, kMetadataKey);
@@ -150,18 +150,18 @@ class Reader {
     return values;
   }
 
-  // `whole`: the normalizer must have all `numbers` elements. Otherwise a divisor of `numbers` is allowed: `numbers`
+  // `exact`: the normalizer must have all `numbers` elements. Otherwise a divisor of `numbers` is allowed: `numbers`
   // then covers several observation steps that share the normalizer.
-  Normalizer normalizer(const char* field, int numbers, bool whole) const {
+  Normalizer normalizer(const char* field, int numbers, bool exact) const {
     const std::string name = fmt::format("{}{}", kNormalizer, field);
     const bool has_scale = file_.find(name + ".scale") != nullptr, has_offset = file_.find(name + ".offset") != nullptr;
     if (!has_scale && !has_offset) return {};
     if (!has_scale || !has_offset) fail(fmt::format("tensor '{}.{}' is missing", name, has_scale ? "offset" : "scale"));
     Normalizer made{.scale = finite(name + ".scale"), .offset = finite(name + ".offset")};
     const auto size = static_cast<int>(made.scale.size());
-    if (size == 0 || made.offset.size() != made.scale.size() || numbers % size != 0 || (whole && size != numbers)) {
+    if (size == 0 || made.offset.size() != made.scale.size() || numbers % size != 0 || (exact && size != numbers)) {
       fail(fmt::format("tensors '{}.scale' and '.offset' have {} and {} numbers, for {}{}", name, size,
-                       made.offset.size(), numbers, whole ? "" : " or a divisor of that"));
+                       made.offset.size(), numbers, exact ? "" : " or a divisor of that"));
     }
     if (std::ranges::any_of(made.scale, [](float value) { return value == 0; })) {
       fail(fmt::format("tensor '{}.scale' has a zero", name));
@@ -174,10 +174,10 @@ class Reader {
   std::string units(const Normalizer& observation) const {
     std::set<std::string> found;
     for (const io::StoredTensor& tensor : file_.tensors()) {
-      const std::size_t at = tensor.name.find("normaliz");
-      if (at == tensor.name.npos) continue;
-      const std::size_t begin = tensor.name.rfind('.', at) + 1;  // 0 without a dot before it
-      found.insert(tensor.name.substr(begin, tensor.name.find('.', at) - begin));
+      const std::size_t position = tensor.name.find("normaliz");
+      if (position == tensor.name.npos) continue;
+      const std::size_t begin = tensor.name.rfind('.', position) + 1;  // 0 without a dot before it
+      found.insert(tensor.name.substr(begin, tensor.name.find('.', position) - begin));
     }
     return fmt::format(
         "{} in the network's units, as a rule normalised: {}",

@@ -24,9 +24,9 @@ std::map<std::string, int> prefixes_of(const io::SafetensorsFile& file) {
   std::map<std::string, int> prefixes;
   for (const io::StoredTensor& tensor : file.tensors()) {
     for (const std::string_view module : kModules) {
-      const std::size_t at = tensor.name.find(module);
-      if (at == tensor.name.npos || (at > 0 && tensor.name[at - 1] != '.')) continue;
-      ++prefixes[tensor.name.substr(0, at)];
+      const std::size_t position = tensor.name.find(module);
+      if (position == tensor.name.npos || (position > 0 && tensor.name[position - 1] != '.')) continue;
+      ++prefixes[tensor.name.substr(0, position)];
       break;
     }
   }
@@ -34,7 +34,7 @@ std::map<std::string, int> prefixes_of(const io::SafetensorsFile& file) {
 }
 
 void replace(std::string& text, std::string_view from, std::string_view to) {
-  if (const auto at = text.find(from); at != text.npos) text.replace(at, from.size(), to);
+  if (const auto position = text.find(from); position != text.npos) text.replace(position, from.size(), to);
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ Names names_of(const io::SafetensorsFile& file) {
                     "after a prefix",
                     file.path().string(), file.tensors().size(), kModules[1]));
   }
-  const auto most = std::ranges::max_element(prefixes, {}, [](const auto& each) { return each.second; });
+  const auto most = std::ranges::max_element(prefixes, {}, [](const auto& entry) { return entry.second; });
   for (const auto& [prefix, count] : prefixes) {
     if (count < most->second || prefix == most->first) continue;
     throw Failure(fmt::format("'{}' has two networks of a Diffusion Policy, '{}{}0...' and '{}{}0...': keep one",

@@ -99,20 +99,23 @@ CudnnGraph backward_graph(const Problem& p, const Backward::Tensors& t, bool det
   return make.take();
 }
 
-std::unique_ptr<Baseline> forward(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
+std::unique_ptr<Baseline> forward(const Case& c, const Pointers& pointers, const Search& search,
+                                  const Measure& measure) {
   const Problem& p = problem_of<Forward>(c);
   require_supported(p);
   std::vector<CudnnGraph> graphs;
-  graphs.push_back(forward_graph(p, Forward::bind(at)));
+  graphs.push_back(forward_graph(p, Forward::bind(pointers)));
   return make_cudnn_baseline(p.dtype, std::move(graphs), search, measure);
 }
 
 // Two graphs: dq summed in any order, and in a fixed order as in our kernels.
-std::unique_ptr<Baseline> backward(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
+std::unique_ptr<Baseline> backward(const Case& c, const Pointers& pointers, const Search& search,
+                                   const Measure& measure) {
   const Problem& p = problem_of<Backward>(c);
   require_supported(p);
   std::vector<CudnnGraph> graphs;
-  for (const bool deterministic : {false, true}) graphs.push_back(backward_graph(p, Backward::bind(at), deterministic));
+  for (const bool deterministic : {false, true})
+    graphs.push_back(backward_graph(p, Backward::bind(pointers), deterministic));
   return make_cudnn_baseline(p.dtype, std::move(graphs), search, measure);
 }
 

@@ -28,7 +28,7 @@ class NamedBaseline final : public Baseline {
  public:
   NamedBaseline(const std::string& library, std::unique_ptr<Baseline> baseline, Searched searched)
       : baseline_(std::move(baseline)), searched_(searched), tried_(baseline_->tried()) {
-    for (Plan& plan : tried_) plan.library = library;
+    for (BaselinePlan& plan : tried_) plan.library = library;
     best_ = baseline_->plan(Choice::best);
     heuristic_ = baseline_->plan(Choice::heuristic);
     best_.library = heuristic_.library = library;
@@ -36,8 +36,8 @@ class NamedBaseline final : public Baseline {
 
   std::string library() const override { return baseline_->library(); }
   std::string missing() const override { return baseline_->missing(); }
-  const std::vector<Plan>& tried() const override { return tried_; }
-  const Plan& plan(Choice choice) const override { return choice == Choice::best ? best_ : heuristic_; }
+  const std::vector<BaselinePlan>& tried() const override { return tried_; }
+  const BaselinePlan& plan(Choice choice) const override { return choice == Choice::best ? best_ : heuristic_; }
   Searched searched() const override { return searched_; }
   std::size_t workspace_bytes() const override { return baseline_->workspace_bytes(); }
   bool makes(const TensorSpec& output) const override { return baseline_->makes(output); }
@@ -50,9 +50,9 @@ class NamedBaseline final : public Baseline {
  private:
   std::unique_ptr<Baseline> baseline_;
   Searched searched_;
-  std::vector<Plan> tried_;
-  Plan best_;
-  Plan heuristic_;
+  std::vector<BaselinePlan> tried_;
+  BaselinePlan best_;
+  BaselinePlan heuristic_;
 };
 
 class MergedBaseline final : public Baseline {
@@ -73,8 +73,8 @@ class MergedBaseline final : public Baseline {
 
   std::string library() const override { return library_; }
   std::string missing() const override { return missing_; }
-  const std::vector<Plan>& tried() const override { return tried_; }
-  const Plan& plan(Choice choice) const override { return of(choice).plan(choice); }
+  const std::vector<BaselinePlan>& tried() const override { return tried_; }
+  const BaselinePlan& plan(Choice choice) const override { return of(choice).plan(choice); }
   Searched searched() const override { return searched_; }
   std::size_t workspace_bytes() const override { return best_->workspace_bytes(); }
   bool makes(const TensorSpec& output) const override { return best_->makes(output); }
@@ -90,25 +90,25 @@ class MergedBaseline final : public Baseline {
   std::vector<std::unique_ptr<Baseline>> baselines_;
   std::string missing_;
   std::string library_;
-  std::vector<Plan> tried_;
+  std::vector<BaselinePlan> tried_;
   Searched searched_ = Searched::all;
   Baseline* best_ = nullptr;
 };
 
 // One library's baseline. A kept plan that the library no longer has, or that no longer runs, is as good as none.
-std::unique_ptr<Baseline> make_one(const Registered& entry, const Case& c, const Pointers& at, const Search& search,
-                                   const Measure& measure) {
+std::unique_ptr<Baseline> make_one(const Registered& entry, const Case& c, const Pointers& pointers,
+                                   const Search& search, const Measure& measure) {
   std::string kept;
   Search remembering = search;
   remembering.kept_plan = [&](const std::string& library) { return kept = search.kept_plan(library); };
-  std::unique_ptr<Baseline> baseline = entry.factory(c, at, remembering, measure);
-  const auto is_kept = [&](const Plan& plan) { return plan.name == kept && plan.seconds > 0; };
+  std::unique_ptr<Baseline> baseline = entry.factory(c, pointers, remembering, measure);
+  const auto is_kept = [&](const BaselinePlan& plan) { return plan.name == kept && plan.seconds > 0; };
   if (!kept.empty() && std::ranges::any_of(baseline->tried(), is_kept)) {
     return std::make_unique<NamedBaseline>(entry.library, std::move(baseline), Searched::kept);
   }
   if (!kept.empty() && search.extent != Search::heuristic) {
     baseline.reset();  // its memory first
-    baseline = entry.factory(c, at, search.extent, measure);
+    baseline = entry.factory(c, pointers, search.extent, measure);
   }
   if (search.extent == Search::all && search.keep) search.keep(*baseline);
   const Searched searched = search.extent == Search::all      ? Searched::all
@@ -158,14 +158,14 @@ std::unique_ptr<Baseline> merged(std::vector<std::unique_ptr<Baseline>> baseline
   return std::make_unique<MergedBaseline>(std::move(baselines), std::move(missing));
 }
 
-std::unique_ptr<Baseline> make_baseline(const Case& c, const Pointers& at, const Search& search,
+std::unique_ptr<Baseline> make_baseline(const Case& c, const Pointers& pointers, const Search& search,
                                         const Measure& measure) {
   std::vector<std::unique_ptr<Baseline>> baselines;
   std::string missing;
   for (const auto& [key, entry] : registered()) {
     if (std::get<0>(key) != c.pass) continue;
     try {
-      baselines.push_back(make_one(entry, c, at, search, measure));
+      baselines.push_back(make_one(entry, c, pointers, search, measure));
     } catch (const std::exception& error) {
       missing += (missing.empty() ? "" : "; ") + std::string(error.what());
     }
@@ -189,8 +189,8 @@ Verdict judged(Baseline& baseline, const Case& c, DeviceTensors& tensors, const 
     if (!rounded) rounded = run.inputs;
     for (float& value : (*rounded)[spec.name]) value = round_to(dtype, value);
   }
-  const ExpectedOutputs own = rounded ? reference_outputs(c, *rounded) : ExpectedOutputs();
-  return compare(c, Pattern::normal, tensors.outputs(), rounded ? own : run.expected, {}, makes);
+  const ExpectedOutputs rounded_expected = rounded ? reference_outputs(c, *rounded) : ExpectedOutputs();
+  return compare(c, Pattern::normal, tensors.outputs(), rounded ? rounded_expected : run.expected, {}, makes);
 }
 
 }  // namespace ladder

@@ -14,7 +14,7 @@
 
 namespace ladder {
 
-struct Plan {
+struct BaselinePlan {
   std::string library = {};  // "cuDNN": the name its baseline was registered with
   std::string name = {};     // the library's own name of the plan or engine with its knobs, and the layout it works in
   double seconds = 0;        // as `measure` returned it; 0 for a plan that was not timed
@@ -66,8 +66,8 @@ class Baseline {
   virtual ~Baseline() = default;
   virtual std::string library() const = 0;                      // "cuDNN 9.19.0"
   virtual std::string missing() const { return {}; }            // which libraries have no plan, and why; or empty
-  virtual const std::vector<Plan>& tried() const = 0;           // every plan, the failed ones too
-  virtual const Plan& plan(Choice choice) const = 0;            // one of tried()
+  virtual const std::vector<BaselinePlan>& tried() const = 0;   // every plan, the failed ones too
+  virtual const BaselinePlan& plan(Choice choice) const = 0;    // one of tried()
   virtual Searched searched() const { return Searched::all; }   // the weakest search of several libraries
   virtual std::size_t workspace_bytes() const = 0;              // of the best plan
   virtual bool makes(const TensorSpec&) const { return true; }  // true if the best plan computes this output
@@ -86,10 +86,10 @@ class Baseline {
   virtual void answer() = 0;
 };
 
-// Make the baseline for a case. `at` holds device tensors, whose outputs belong to the baseline. Throws Failure
+// Make the baseline for a case. `pointers` holds device tensors, whose outputs belong to the baseline. Throws Failure
 // naming the reason when the library refuses the problem.
-using BaselineFactory = std::function<std::unique_ptr<Baseline>(const Case& c, const Pointers& at, const Search& search,
-                                                                const Measure& measure)>;
+using BaselineFactory = std::function<std::unique_ptr<Baseline>(const Case& c, const Pointers& pointers,
+                                                                const Search& search, const Measure& measure)>;
 
 // `rank`: an untuned user of the pass gets the heuristic plan of the library with the lowest rank.
 bool register_baseline(const Pass& pass, const char* library, int rank, BaselineFactory factory);
@@ -98,7 +98,7 @@ bool register_baseline(const Pass& pass, const char* library, int rank, Baseline
 void replace_baselines(const Pass& pass, const std::string& name, BaselineFactory factory);
 
 // Merge all libraries' baselines of the case into one. Throws Failure naming each library's reason if none has a plan.
-std::unique_ptr<Baseline> make_baseline(const Case& c, const Pointers& at, const Search& search,
+std::unique_ptr<Baseline> make_baseline(const Case& c, const Pointers& pointers, const Search& search,
                                         const Measure& measure);
 
 // Merge one or more baselines into one. `missing` says which other libraries have no plan, and why.

@@ -96,7 +96,7 @@ class CudnnBaseline final : public Baseline {
       ++i;
     }
     if (!choose_best(measure)) {
-      for (const Plan& plan : tried_) {
+      for (const BaselinePlan& plan : tried_) {
         if (refusal.empty()) refusal = plan.reason;
       }
       throw Failure(version_string() + " has no plan that runs: " + refusal);
@@ -105,8 +105,8 @@ class CudnnBaseline final : public Baseline {
   }
 
   std::string library() const override { return version_string(); }
-  const std::vector<Plan>& tried() const override { return tried_; }
-  const Plan& plan(Choice choice) const override { return tried_[index(choice)]; }
+  const std::vector<BaselinePlan>& tried() const override { return tried_; }
+  const BaselinePlan& plan(Choice choice) const override { return tried_[index(choice)]; }
   std::size_t workspace_bytes() const override { return static_cast<std::size_t>(candidates_[best_].workspace_bytes); }
 
   bool makes(const TensorSpec& output) const override {
@@ -240,7 +240,7 @@ class CudnnBaseline final : public Baseline {
   Handle handle_;  // declared first: outlives the graphs' plans
   std::vector<CudnnGraph> graphs_;
   std::vector<Candidate> candidates_;  // parallel to tried_
-  std::vector<Plan> tried_;
+  std::vector<BaselinePlan> tried_;
   std::size_t best_ = 0;
   std::size_t heuristic_ = 0;
   bool found_ = false;  // heuristic_ is set
@@ -265,8 +265,8 @@ void transpose(void* to, const void* from, std::int64_t outer, std::int64_t rows
   for (std::int64_t i = 0; i < outer; ++i) {
     for (std::int64_t r = 0; r < rows; ++r) {
       for (std::int64_t c = 0; c < columns; ++c, next += element_bytes) {
-        const auto place = static_cast<std::size_t>((i * columns + c) * rows + r);
-        std::copy_n(next, element_bytes, out.data() + place * element_bytes);
+        const auto element_idx = static_cast<std::size_t>((i * columns + c) * rows + r);
+        std::copy_n(next, element_bytes, out.data() + element_idx * element_bytes);
       }
     }
   }

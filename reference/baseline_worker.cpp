@@ -237,9 +237,9 @@ constexpr const char* kExtents[] = {"all", "listed", "heuristic", "none"};  // i
 
 class WorkerBaseline final : public Baseline {
  public:
-  WorkerBaseline(std::shared_ptr<Worker> worker, const Case& c, const Pointers& at, const Search& search)
+  WorkerBaseline(std::shared_ptr<Worker> worker, const Case& c, const Pointers& pointers, const Search& search)
       : worker_(std::move(worker)), case_(c) {
-    for (const TensorSpec& spec : c.tensors) pointers_.push_back(at[spec.name]);
+    for (const TensorSpec& spec : c.tensors) pointers_.push_back(pointers[spec.name]);
     try {
       const std::string kept = search.kept_plan(library());
       prepare(kept.empty() ? search.extent : Search::heuristic, kept);
@@ -247,7 +247,7 @@ class WorkerBaseline final : public Baseline {
       throw Failure("the worker of " + worker_->program().library + " answered what is no list of plans");
     }
     for (std::size_t i = 0; i < tried_.size(); ++i) rank(i);
-    const auto slower = [](const Plan& a, const Plan& b) {
+    const auto slower = [](const BaselinePlan& a, const BaselinePlan& b) {
       return a.seconds > 0 && (b.seconds == 0 || a.seconds < b.seconds);
     };
     best_ = static_cast<std::size_t>(std::min_element(tried_.begin(), tried_.end(), slower) - tried_.begin());
@@ -258,8 +258,8 @@ class WorkerBaseline final : public Baseline {
   }
 
   std::string library() const override { return worker_->library(); }
-  const std::vector<Plan>& tried() const override { return tried_; }
-  const Plan& plan(Choice choice) const override { return tried_[index(choice)]; }
+  const std::vector<BaselinePlan>& tried() const override { return tried_; }
+  const BaselinePlan& plan(Choice choice) const override { return tried_[index(choice)]; }
   std::size_t workspace_bytes() const override { return 0; }  // unknown
   bool makes(const TensorSpec& output) const override {
     return std::find(makes_.begin(), makes_.end(), output.name) != makes_.end();
@@ -350,7 +350,7 @@ class WorkerBaseline final : public Baseline {
   std::shared_ptr<Worker> worker_;
   Case case_;
   std::vector<void*> pointers_;
-  std::vector<Plan> tried_;
+  std::vector<BaselinePlan> tried_;
   std::vector<std::string> makes_;
   std::size_t best_ = 0;
   std::size_t heuristic_ = 0;
@@ -364,16 +364,16 @@ WorkerProgram python_program(const std::string& library, const std::string& scri
 }
 
 BaselineFactory baseline_by(const WorkerProgram& program) {
-  return [program](const Case& c, const Pointers& at, const Search& search, const Measure&) {
-    return make_worker_baseline(shared_worker(program), c, at, search);
+  return [program](const Case& c, const Pointers& pointers, const Search& search, const Measure&) {
+    return make_worker_baseline(shared_worker(program), c, pointers, search);
   };
 }
 
 }  // namespace
 
-std::unique_ptr<Baseline> make_worker_baseline(std::shared_ptr<Worker> worker, const Case& c, const Pointers& at,
+std::unique_ptr<Baseline> make_worker_baseline(std::shared_ptr<Worker> worker, const Case& c, const Pointers& pointers,
                                                const Search& search) {
-  return std::make_unique<WorkerBaseline>(std::move(worker), c, at, search);
+  return std::make_unique<WorkerBaseline>(std::move(worker), c, pointers, search);
 }
 
 void use_pytorch_baseline(const Pass& pass) {
@@ -381,7 +381,7 @@ void use_pytorch_baseline(const Pass& pass) {
   if (fs::exists(program.command.back())) register_baseline(pass, "PyTorch", 0, baseline_by(program));
 }
 
-void use_own_baseline(const Pass& pass, const std::filesystem::path& file) {
+void use_script_baseline(const Pass& pass, const std::filesystem::path& file) {
   WorkerProgram program = python_program(file.filename().string(), "own.py");
   program.command.push_back(fs::absolute(file).string());
   replace_baselines(pass, program.library, baseline_by(program));

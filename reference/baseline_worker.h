@@ -71,11 +71,11 @@ class Worker {
 std::shared_ptr<Worker> shared_worker(const WorkerProgram& program);
 
 // The worker's plans for a case, those that run ranked by its own timer. Throws Failure if none does.
-std::unique_ptr<Baseline> make_worker_baseline(std::shared_ptr<Worker> worker, const Case& c, const Pointers& at,
+std::unique_ptr<Baseline> make_worker_baseline(std::shared_ptr<Worker> worker, const Case& c, const Pointers& pointers,
                                                const Search& search);
 
 // The functions of a Python file in the place of the pass's baselines: reference/pytorch/own.py says how it is written.
-void use_own_baseline(const Pass& pass, const std::filesystem::path& file);
+void use_script_baseline(const Pass& pass, const std::filesystem::path& file);
 
 // Registers reference/pytorch/<layer>.py of the pass's layer as its baseline PyTorch, where there is such a file. It is run by
 // python3, or by the interpreter that LADDER_PYTHON names.

@@ -50,11 +50,11 @@ CudnnGraph make_graph(const Problem& p) {
   return made;
 }
 
-std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
+std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& pointers, const Search& search, const Measure& measure) {
   const Problem& p = problem_of<Fprop>(c);
   // It would be a gradient with respect to the input, whose weights lie as [c, taps, k]; ours do not.
   if (p.transposed) throw Failure("no cuDNN: a transposed convolution is PyTorch's to compare with");
-  const Fprop::Tensors t = Fprop::bind(at);
+  const Fprop::Tensors t = Fprop::bind(pointers);
   std::vector<CudnnGraph> graphs;
   graphs.push_back(make_graph(p));
   graphs[0].pointers = {{kX, const_cast<void*>(t.x)}, {kW, const_cast<void*>(t.w)}, {kY, t.y}};

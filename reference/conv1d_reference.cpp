@@ -21,15 +21,15 @@ Expected of_size(std::int64_t count) {
 
 // x [n, l, c].
 std::vector<float> whole_x(const Problem& p, const HostTensors& in) {
-  const std::vector<float>* rest = in.find("x_rest");
-  if (!rest) return in["x"];
+  const std::vector<float>* x_rest = in.find("x_rest");
+  if (!x_rest) return in["x"];
   std::vector<float> x;
   for (std::int64_t row = 0; row < std::int64_t{p.n} * p.l; ++row) {
     const auto append = [&](const std::vector<float>& part, std::int64_t channels) {
       x.insert(x.end(), part.begin() + row * channels, part.begin() + (row + 1) * channels);
     };
     append(in["x"], p.split);
-    append(*rest, p.c - p.split);
+    append(*x_rest, p.c - p.split);
   }
   return x;
 }

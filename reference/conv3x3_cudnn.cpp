@@ -11,7 +11,7 @@ namespace fe = cudnn_frontend;
 enum Uid : std::int64_t { kFirst = 1, kSecond, kBias, kOutput };  // the two factors, fprop's bias, the result
 
 // One tensor as cuDNN sees it, and as ours lies in memory.
-struct Shape {
+struct ConvTensor {
   const char* name;
   std::int64_t outer;  // n, or k of weights
   std::int64_t channels;
@@ -25,8 +25,8 @@ struct Shape {
   std::int64_t elements() const { return outer * channels * rows * columns; }
 };
 
-Shape images(const char* name, const Problem& p, int channels) { return {name, p.n, channels, p.h, p.w}; }
-Shape weights(const char* name, const Problem& p) { return {name, p.k, p.c, 3, 3}; }
+ConvTensor images(const char* name, const Problem& p, int channels) { return {name, p.n, channels, p.h, p.w}; }
+ConvTensor weights(const char* name, const Problem& p) { return {name, p.k, p.c, 3, 3}; }
 
 enum class Operation { fprop, dgrad, wgrad };
 
@@ -34,7 +34,7 @@ enum class Operation { fprop, dgrad, wgrad };
 struct Posed {
   Operation operation;
   Problem p;
-  Shape first, second, output;
+  ConvTensor first, second, output;
   const void* first_memory;
   const void* second_memory;
   const float* bias;
@@ -65,7 +65,7 @@ CudnnGraph make_graph(const Posed& posed, bool channels_last) {
   const Problem& p = posed.p;
   CudnnGraph made = cudnn_graph(p.dtype, channels_last);
   const auto& graph = made.graph;
-  const auto input = [&](const Shape& shape, Uid uid) {
+  const auto input = [&](const ConvTensor& shape, Uid uid) {
     return graph->tensor(fe::graph::Tensor_attributes()
                              .set_name(shape.name)
                              .set_uid(uid)
@@ -93,7 +93,7 @@ CudnnGraph make_graph(const Posed& posed, bool channels_last) {
 // The graph on NCHW copies of the inputs, made here and never timed; the output is brought back to NHWC by finish().
 CudnnGraph make_nchw_graph(const Posed& posed) {
   CudnnGraph g = make_graph(posed, false);
-  const auto copy = [](const void* memory, const Shape& shape) {
+  const auto copy = [](const void* memory, const ConvTensor& shape) {
     return transposed_copy(memory, shape.outer, shape.rows * shape.columns, shape.channels, sizeof(float));
   };
   std::shared_ptr<void> first = copy(posed.first_memory, posed.first);
@@ -121,27 +121,27 @@ std::unique_ptr<Baseline> make_baseline(const Posed& posed, const Search& search
   return make_cudnn_baseline(posed.p.dtype, std::move(graphs), search, measure);
 }
 
-std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
+std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& pointers, const Search& search, const Measure& measure) {
   const Problem& p = problem_of<Fprop>(c);
   if (const char* const why = bias_only(p)) throw Failure(std::string("no cuDNN: ") + why);
-  const Fprop::Tensors t = Fprop::bind(at);
+  const Fprop::Tensors t = Fprop::bind(pointers);
   return make_baseline(
       {Operation::fprop, p, images("x", p, p.c), weights("w", p), images("y", p, p.k), t.x, t.w, t.bias, t.y}, search,
       measure);
 }
 
-std::unique_ptr<Baseline> dgrad(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
+std::unique_ptr<Baseline> dgrad(const Case& c, const Pointers& pointers, const Search& search, const Measure& measure) {
   const Problem& p = problem_of<Dgrad>(c);
-  const Dgrad::Tensors t = Dgrad::bind(at);
+  const Dgrad::Tensors t = Dgrad::bind(pointers);
   return make_baseline(
       {Operation::dgrad, p, images("dy", p, p.k), weights("w", p), images("dx", p, p.c), t.dy, t.w, nullptr, t.dx},
       search, measure);
 }
 
-std::unique_ptr<Baseline> wgrad(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
+std::unique_ptr<Baseline> wgrad(const Case& c, const Pointers& pointers, const Search& search, const Measure& measure) {
   const Problem& p = problem_of<Wgrad>(c);
   if (p.bias) throw Failure("cuDNN has no operation for dw and dbias together: compare without bias");
-  const Wgrad::Tensors t = Wgrad::bind(at);
+  const Wgrad::Tensors t = Wgrad::bind(pointers);
   return make_baseline(
       {Operation::wgrad, p, images("dy", p, p.k), images("x", p, p.c), weights("dw", p), t.dy, t.x, nullptr, t.dw},
       search, measure);

@@ -17,18 +17,18 @@ using reference::add_products;
 using reference::kBlockCols;
 using reference::kBlockRows;
 using reference::ProductBlock;
-using reference::whole_blocks;
+using reference::round_up;
 
 // Weights of a convolution from `in` to `out` channels, [out / kBlockCols][r][s][in][kBlockCols]. Zeros fill the last
 // block.
-struct Weights {
+struct BlockedWeights {
   int in = 0;
   int out = 0;
   std::vector<double> values;
 
-  Weights(int in, int out)
-      : in(in), out(out), values(static_cast<std::size_t>(9 * in) * whole_blocks(out, kBlockCols)) {}
-  double& at(std::int64_t tap, std::int64_t c, std::int64_t k) {
+  BlockedWeights(int in, int out)
+      : in(in), out(out), values(static_cast<std::size_t>(9 * in) * round_up(out, kBlockCols)) {}
+  double& element(std::int64_t tap, std::int64_t c, std::int64_t k) {
     return values[((k / kBlockCols * 9 + tap) * in + c) * kBlockCols + k % kBlockCols];
   }
   const double* row(std::int64_t first_k, std::int64_t r) const {
@@ -36,28 +36,28 @@ struct Weights {
   }
 };
 
-Weights fprop_weights(const Problem& p, const std::vector<float>& krsc) {
-  Weights w(p.c, p.k);
+BlockedWeights fprop_weights(const Problem& p, const std::vector<float>& krsc) {
+  BlockedWeights w(p.c, p.k);
   for (std::int64_t k = 0, from = 0; k < p.k; ++k) {
     for (std::int64_t tap = 0; tap < 9; ++tap) {
-      for (std::int64_t c = 0; c < p.c; ++c) w.at(tap, c, k) = krsc[from++];
+      for (std::int64_t c = 0; c < p.c; ++c) w.element(tap, c, k) = krsc[from++];
     }
   }
   return w;
 }
 
 // Weights of dgrad as a convolution of dy: taps flipped, input and output channels exchanged.
-Weights dgrad_weights(const Problem& p, const std::vector<float>& krsc) {
-  Weights w(p.k, p.c);
+BlockedWeights dgrad_weights(const Problem& p, const std::vector<float>& krsc) {
+  BlockedWeights w(p.k, p.c);
   for (std::int64_t k = 0, from = 0; k < p.k; ++k) {
     for (std::int64_t tap = 0; tap < 9; ++tap) {
-      for (std::int64_t c = 0; c < p.c; ++c) w.at(8 - tap, k, c) = krsc[from++];
+      for (std::int64_t c = 0; c < p.c; ++c) w.element(8 - tap, k, c) = krsc[from++];
     }
   }
   return w;
 }
 
-// Images [n, h, w, c] in double precision, zero-padded to [n, h + 2, w + 2, whole_blocks(c)]. Zeros after the last
+// Images [n, h, w, c] in double precision, zero-padded to [n, h + 2, w + 2, round_up(c)]. Zeros after the last
 // image keep the last block's reads in bounds.
 struct PaddedImages {
   std::int64_t row_pitch;    // elements from one image row to the next
@@ -66,9 +66,9 @@ struct PaddedImages {
   std::vector<double> values;
 
   PaddedImages(const Problem& p, const std::vector<float>& images, int c, int channel_block)
-      : row_pitch((p.w + 2) * whole_blocks(c, channel_block)),
+      : row_pitch((p.w + 2) * round_up(c, channel_block)),
         image_pitch((p.h + 2) * row_pitch),
-        channels(whole_blocks(c, channel_block)),
+        channels(round_up(c, channel_block)),
         values(p.n * image_pitch + kBlockRows * row_pitch) {
     parallel_for(std::int64_t{p.n} * p.h, 1, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t row = first; row < last; ++row) {
@@ -83,7 +83,7 @@ struct PaddedImages {
 // Convolve images [n, h, w, in] with w to [n, h, w, out]. added(pixel, channel, add) calls add(term) for each further
 // addend of an output. The terms of a block of pixels and output channels are three contiguous runs, one for each
 // filter row.
-Expected convolve(const Problem& p, const std::vector<float>& images, const Weights& w, const auto& added) {
+Expected convolve(const Problem& p, const std::vector<float>& images, const BlockedWeights& w, const auto& added) {
   const PaddedImages padded(p, images, w.in, 1);
   const std::size_t count = static_cast<std::size_t>(p.pixels()) * w.out;
   Expected y{.value = std::vector<double>(count), .magnitude = std::vector<double>(count)};
@@ -171,7 +171,7 @@ void add_wgrad(NamedOutputs& outputs, const Problem& p, const HostTensors& in, c
       }
     }
   };
-  parallel_for(whole_blocks(p.k, kBlockRows) / kBlockRows, 1, [&](std::int64_t first, std::int64_t last) {
+  parallel_for(round_up(p.k, kBlockRows) / kBlockRows, 1, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t block = first; block < last; ++block) add_block(block * kBlockRows);
   });
   outputs["dw" + number] = std::move(dw);

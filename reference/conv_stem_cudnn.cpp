@@ -12,7 +12,7 @@ namespace fe = cudnn_frontend;
 enum Uid : std::int64_t { kX = 1, kW, kBias, kY };
 
 // One tensor as cuDNN sees it.
-struct Shape {
+struct StemTensor {
   std::int64_t outer;  // n, or k of weights
   std::int64_t channels;
   std::int64_t rows;
@@ -25,9 +25,9 @@ struct Shape {
   std::int64_t elements() const { return outer * channels * rows * columns; }
 };
 
-Shape x_shape(const Problem& p) { return {p.n, p.c, p.h, p.w}; }
-Shape w_shape(const Problem& p) { return {p.k, p.c, p.r, p.r}; }
-Shape y_shape(const Problem& p) { return {p.n, p.k, p.out_h(), p.out_w()}; }
+StemTensor x_shape(const Problem& p) { return {p.n, p.c, p.h, p.w}; }
+StemTensor w_shape(const Problem& p) { return {p.k, p.c, p.r, p.r}; }
+StemTensor y_shape(const Problem& p) { return {p.n, p.k, p.out_h(), p.out_w()}; }
 
 // TF32 is stored as fp32; whether an engine may round to it is the search's business.
 Dtype product_dtype(const Problem& p) { return p.allow_tf32 ? Dtype::tf32 : Dtype::f32; }
@@ -35,7 +35,7 @@ Dtype product_dtype(const Problem& p) { return p.allow_tf32 ? Dtype::tf32 : Dtyp
 CudnnGraph make_graph(const Problem& p, bool channels_last) {
   CudnnGraph made = cudnn_graph(product_dtype(p), channels_last);
   const auto& graph = made.graph;
-  const auto input = [&](const char* name, Uid uid, const Shape& shape) {
+  const auto input = [&](const char* name, Uid uid, const StemTensor& shape) {
     return graph->tensor(fe::graph::Tensor_attributes()
                              .set_name(name)
                              .set_uid(uid)
@@ -66,10 +66,10 @@ CudnnGraph make_graph(const Problem& p, bool channels_last) {
 // The graph on NCHW copies of the inputs, made here and never timed; finish() brings the output back to NHWC.
 CudnnGraph make_nchw_graph(const Problem& p, const Fprop::Tensors& t) {
   CudnnGraph g = make_graph(p, false);
-  const auto copy = [](const float* memory, const Shape& shape) {
+  const auto copy = [](const float* memory, const StemTensor& shape) {
     return transposed_copy(memory, shape.outer, shape.rows * shape.columns, shape.channels, sizeof(float));
   };
-  const Shape shape = y_shape(p);
+  const StemTensor shape = y_shape(p);
   std::shared_ptr<void> x = copy(t.x, x_shape(p));
   std::shared_ptr<void> w = copy(t.w, w_shape(p));
   std::shared_ptr<void> y = device_buffer(static_cast<std::size_t>(shape.elements()) * sizeof(float));
@@ -81,9 +81,9 @@ CudnnGraph make_nchw_graph(const Problem& p, const Fprop::Tensors& t) {
   return g;
 }
 
-std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
+std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& pointers, const Search& search, const Measure& measure) {
   const Problem& p = problem_of<Fprop>(c);
-  const Fprop::Tensors t = Fprop::bind(at);
+  const Fprop::Tensors t = Fprop::bind(pointers);
   std::vector<CudnnGraph> graphs;
   graphs.push_back(make_graph(p, true));
   graphs[0].pointers = {{kX, const_cast<float*>(t.x)}, {kW, const_cast<float*>(t.w)}, {kY, t.y}};

@@ -20,10 +20,10 @@ NamedOutputs timestep(const Case& c, const HostTensors& in) {
       const float product = static_cast<float>(-std::log(10000.0)) * static_cast<float>(j);
       const float exponent = product / static_cast<float>(half);
       const double angle = in["t"][n] * std::exp(static_cast<double>(exponent));
-      const std::int64_t at = n * p.c + j;
-      y.value[at] = std::cos(angle);
-      y.value[at + half] = std::sin(angle);
-      y.magnitude[at] = y.magnitude[at + half] = 1 + std::abs(angle);
+      const std::int64_t i = n * p.c + j;
+      y.value[i] = std::cos(angle);
+      y.value[i + half] = std::sin(angle);
+      y.magnitude[i] = y.magnitude[i + half] = 1 + std::abs(angle);
     }
   }
   return {{"y", std::move(y)}};

@@ -119,7 +119,7 @@ class CublasLtBaseline final : public Baseline {
     describe();
     const std::string kept = search.kept_plan(library());
     list_algorithms(search.extent == Search::heuristic && kept.empty() ? 1 : kMaxAlgorithms);
-    const auto runs = [](const Plan& plan) { return plan.seconds > 0; };
+    const auto runs = [](const BaselinePlan& plan) { return plan.seconds > 0; };
     for (std::size_t i = 0; i < tried_.size();) {
       if (!kept.empty() && tried_[i].name != kept && std::ranges::any_of(tried_, runs)) {
         algorithms_.erase(algorithms_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -138,8 +138,8 @@ class CublasLtBaseline final : public Baseline {
     const std::size_t v = cublasLtGetVersion();
     return fmt::format("cuBLASLt {}.{}.{}", v / 10000, v / 100 % 100, v % 100);
   }
-  const std::vector<Plan>& tried() const override { return tried_; }
-  const Plan& plan(Choice choice) const override { return tried_[index(choice)]; }
+  const std::vector<BaselinePlan>& tried() const override { return tried_; }
+  const BaselinePlan& plan(Choice choice) const override { return tried_[index(choice)]; }
   std::size_t workspace_bytes() const override { return algorithms_[best_].workspaceSize; }
   bool makes(const TensorSpec& output) const override {
     return posed_.outputs.empty() || std::ranges::count(posed_.outputs, output.name) > 0;
@@ -200,7 +200,7 @@ class CublasLtBaseline final : public Baseline {
     if (algorithms_.empty()) throw Failure(library() + "'s heuristics name no algorithm");
     const std::string bias =
         posed_.bias && posed_.bias_dtype != Dtype::f32 ? fmt::format(", {} bias", name(posed_.bias_dtype)) : "";
-    for (const auto& each : algorithms_) tried_.push_back({.name = name_of(each.algo) + bias});
+    for (const auto& algorithm : algorithms_) tried_.push_back({.name = name_of(algorithm.algo) + bias});
     workspace_ = device_buffer(kWorkspaceBytes);
   }
 
@@ -242,7 +242,7 @@ class CublasLtBaseline final : public Baseline {
   Description description_;
   Layout a_, b_, d_;
   std::vector<cublasLtMatmulHeuristicResult_t> algorithms_;  // in step with tried_
-  std::vector<Plan> tried_;
+  std::vector<BaselinePlan> tried_;
   std::size_t best_ = 0;
   std::size_t heuristic_ = 0;
   std::shared_ptr<void> workspace_;
@@ -274,11 +274,11 @@ std::shared_ptr<void> rounded_bias(const float* bias, int count, Dtype dtype) {
 
 bool in_tf32(const Problem& p) { return p.dtype == Dtype::tf32 || p.rounded_terms() == Dtype::tf32; }
 
-std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
+std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& pointers, const Search& search, const Measure& measure) {
   const Problem& p = problem_of<Fprop>(c);
   if (p.silu) throw Failure("cuBLASLt has no epilogue with SiLU");
   if (p.split > 0) throw Failure(kOneMatrix);
-  const Fprop::Tensors t = Fprop::bind(at);
+  const Fprop::Tensors t = Fprop::bind(pointers);
   Posed posed{.dtype = p.dtype,
               .tf32 = in_tf32(p),
               .a = {t.w, p.k, p.n, true},
@@ -299,10 +299,10 @@ std::unique_ptr<Baseline> fprop(const Case& c, const Pointers& at, const Search&
   return first_that_runs(std::move(ways), search, measure);
 }
 
-std::unique_ptr<Baseline> dgrad(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
+std::unique_ptr<Baseline> dgrad(const Case& c, const Pointers& pointers, const Search& search, const Measure& measure) {
   const Problem& p = problem_of<Dgrad>(c);
   if (p.split > 0) throw Failure(kOneMatrix);
-  const Dgrad::Tensors t = Dgrad::bind(at);
+  const Dgrad::Tensors t = Dgrad::bind(pointers);
   return first_that_runs({{.dtype = p.dtype,
                            .tf32 = in_tf32(p),
                            .a = {t.w, p.k, p.n},
@@ -312,10 +312,10 @@ std::unique_ptr<Baseline> dgrad(const Case& c, const Pointers& at, const Search&
                          search, measure);
 }
 
-std::unique_ptr<Baseline> wgrad(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
+std::unique_ptr<Baseline> wgrad(const Case& c, const Pointers& pointers, const Search& search, const Measure& measure) {
   const Problem& p = problem_of<Wgrad>(c);
   if (p.split > 0) throw Failure(kOneMatrix);
-  const Wgrad::Tensors t = Wgrad::bind(at);
+  const Wgrad::Tensors t = Wgrad::bind(pointers);
   const Posed weights{.dtype = p.dtype,
                       .tf32 = in_tf32(p),
                       .a = {t.x, p.k, p.m},

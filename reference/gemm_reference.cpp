@@ -67,8 +67,8 @@ void apply_silu(double& value, double& magnitude) {
   const double z = value;
   const double reach = magnitude / 512;
   double slope = 0;
-  for (const double at : {z - reach, z, z + reach}) {
-    slope = std::max(slope, std::abs(reference::derivative(Activation::silu, at)));
+  for (const double point : {z - reach, z, z + reach}) {
+    slope = std::max(slope, std::abs(reference::derivative(Activation::silu, point)));
   }
   value = reference::value(Activation::silu, z);
   magnitude = slope * magnitude + (std::abs(z) + 4) * std::abs(value) + 0x1p-90;
@@ -133,11 +133,11 @@ NamedOutputs dgrad(const Case& c, const HostTensors& in) {
   }
   const auto part = [&](int from, int to) {
     Expected columns = zeros(std::size_t(p.m) * (to - from));
-    std::size_t at = 0;
+    std::size_t i = 0;
     for (std::size_t m = 0; m < std::size_t(p.m); ++m) {
-      for (int k = from; k < to; ++k, ++at) {
-        columns.value[at] = dx.value[m * p.k + k];
-        columns.magnitude[at] = dx.magnitude[m * p.k + k];
+      for (int k = from; k < to; ++k, ++i) {
+        columns.value[i] = dx.value[m * p.k + k];
+        columns.magnitude[i] = dx.magnitude[m * p.k + k];
       }
     }
     return columns;

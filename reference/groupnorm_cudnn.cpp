@@ -50,29 +50,29 @@ std::shared_ptr<void> filled(std::int64_t count, float value) {
 class Maker {
  public:
   Maker(const Problem& p, bool channels_last)
-      : p_(p), at_(instance(p, channels_last)), out_(cudnn_graph(p.dtype, channels_last)) {}
+      : p_(p), instance_(instance(p, channels_last)), out_(cudnn_graph(p.dtype, channels_last)) {}
 
   Tensor image(const char* name, Uid uid, const void* memory) {
-    out_.pointers[uid] = at_.channels_last ? const_cast<void*>(memory) : nchw_copy(memory);
-    return tensor(name, uid, cudnn_type(p_.dtype), at_.dim(), at_.stride());
+    out_.pointers[uid] = instance_.channels_last ? const_cast<void*>(memory) : nchw_copy(memory);
+    return tensor(name, uid, cudnn_type(p_.dtype), instance_.dim(), instance_.stride());
   }
   // A null `memory` stands for a parameter filled with `otherwise`.
   Tensor parameter(const char* name, Uid uid, const float* memory, float otherwise) {
     if (memory) return floats(name, uid, 1, memory);
-    out_.owned.push_back(filled(at_.channels, otherwise));
+    out_.owned.push_back(filled(instance_.channels, otherwise));
     return floats(name, uid, 1, static_cast<const float*>(out_.owned.back().get()));
   }
-  Tensor statistic(const char* name, Uid uid, const float* memory) { return floats(name, uid, at_.n, memory); }
+  Tensor statistic(const char* name, Uid uid, const float* memory) { return floats(name, uid, instance_.n, memory); }
 
   Tensor epsilon() { return out_.graph->tensor(p_.eps); }
 
   void image_output(const Tensor& tensor, void* memory) {
     tensor->set_output(true)
         .set_uid(kImage)
-        .set_dim(at_.dim())
-        .set_stride(at_.stride())
+        .set_dim(instance_.dim())
+        .set_stride(instance_.stride())
         .set_data_type(cudnn_type(p_.dtype));
-    if (at_.channels_last) {
+    if (instance_.channels_last) {
       out_.pointers[kImage] = memory;
       return;
     }
@@ -85,7 +85,7 @@ class Maker {
   // A null `memory` stands for an output that nobody asked for.
   void float_output(const Tensor& tensor, Uid uid, std::int64_t outer, float* memory) {
     tensor->set_output(true).set_uid(uid).set_data_type(fe::DataType_t::FLOAT);
-    if (!memory) out_.owned.push_back(filled(outer * at_.channels, 0));
+    if (!memory) out_.owned.push_back(filled(outer * instance_.channels, 0));
     out_.pointers[uid] = memory ? memory : out_.owned.back().get();
   }
 
@@ -100,8 +100,8 @@ class Maker {
 
   Tensor floats(const char* name, Uid uid, std::int64_t outer, const float* memory) {
     out_.pointers[uid] = const_cast<float*>(memory);
-    return tensor(name, uid, fe::DataType_t::FLOAT, {outer, at_.channels, 1, 1},
-                  {at_.channels, 1, at_.channels, at_.channels});
+    return tensor(name, uid, fe::DataType_t::FLOAT, {outer, instance_.channels, 1, 1},
+                  {instance_.channels, 1, instance_.channels, instance_.channels});
   }
 
   Tensor tensor(const char* name, Uid uid, fe::DataType_t type, const std::vector<std::int64_t>& dim,
@@ -111,7 +111,7 @@ class Maker {
   }
 
   Problem p_;
-  Instance at_;
+  Instance instance_;
   CudnnGraph out_;
 };
 
@@ -146,22 +146,24 @@ CudnnGraph backward_graph(const Problem& p, const Backward::Tensors& t, bool cha
 }
 
 template <class P, class MakeGraph>
-std::unique_ptr<Baseline> baseline(const Case& c, const Pointers& at, const Search& search, const Measure& measure,
-                                   const MakeGraph& make_graph) {
+std::unique_ptr<Baseline> baseline(const Case& c, const Pointers& pointers, const Search& search,
+                                   const Measure& measure, const MakeGraph& make_graph) {
   const Problem& p = problem_of<P>(c);
   require_supported(p);
   std::vector<CudnnGraph> graphs;
-  if (p.g == p.c) graphs.push_back(make_graph(p, P::bind(at), true));
-  graphs.push_back(make_graph(p, P::bind(at), false));
+  if (p.g == p.c) graphs.push_back(make_graph(p, P::bind(pointers), true));
+  graphs.push_back(make_graph(p, P::bind(pointers), false));
   return make_cudnn_baseline(p.dtype, std::move(graphs), search, measure);
 }
 
-std::unique_ptr<Baseline> forward(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
-  return baseline<Forward>(c, at, search, measure, forward_graph);
+std::unique_ptr<Baseline> forward(const Case& c, const Pointers& pointers, const Search& search,
+                                  const Measure& measure) {
+  return baseline<Forward>(c, pointers, search, measure, forward_graph);
 }
 
-std::unique_ptr<Baseline> backward(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
-  return baseline<Backward>(c, at, search, measure, backward_graph);
+std::unique_ptr<Baseline> backward(const Case& c, const Pointers& pointers, const Search& search,
+                                   const Measure& measure) {
+  return baseline<Backward>(c, pointers, search, measure, backward_graph);
 }
 
 }  // namespace

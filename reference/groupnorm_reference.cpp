@@ -52,24 +52,25 @@ Expected of_size(std::int64_t count) {
 NamedOutputs forward(const Case& c, const HostTensors& inputs) {
   const auto& p = problem_of<Forward>(c);
   const std::vector<float> x = whole_x(p, inputs);
-  const Elements at(p, inputs.find("gamma"), inputs.find("beta"));
+  const Elements elements(p, inputs.find("gamma"), inputs.find("beta"));
   const Statistics s = statistics(p, x);
   const std::int64_t groups = std::ssize(s.mean);
 
   Expected mean{.value = s.mean, .magnitude = std::vector<double>(groups)};
-  at.for_each([&](std::int64_t i) { mean.magnitude[at.group(i)] += std::abs(x[i]) / double(p.group_size()); });
+  elements.for_each(
+      [&](std::int64_t i) { mean.magnitude[elements.group(i)] += std::abs(x[i]) / double(p.group_size()); });
   // The variance has the relative error of a sum of positive terms, and 1 / sqrt(variance) half of it.
   Expected rstd{.value = s.rstd, .magnitude = s.rstd};
 
   Expected y = of_size(p.elements());
-  at.for_each([&](std::int64_t i) {
-    const std::int64_t group = at.group(i);
+  elements.for_each([&](std::int64_t i) {
+    const std::int64_t group = elements.group(i);
     const double xhat = (x[i] - s.mean[group]) * s.rstd[group];
-    const double z = at.gamma(i) * xhat + at.beta(i);
+    const double z = elements.gamma(i) * xhat + elements.beta(i);
     y.value[i] = reference::value(p.activation, z);
     // The mean's error is a rounding error of the mean of |x - pivot|, the pivot an element of the group: about two
     // deviations.
-    y.magnitude[i] = std::abs(at.gamma(i)) * (std::abs(xhat) + 2) + std::abs(at.beta(i));
+    y.magnitude[i] = std::abs(elements.gamma(i)) * (std::abs(xhat) + 2) + std::abs(elements.beta(i));
     // Demand an exact 0 where z is below 0 by more than its error bound.
     if (p.activation == Activation::relu && z < -error_bound(c.tensor("y"), 0, y.magnitude[i])) {
       y.magnitude[i] = 0;
@@ -109,10 +110,10 @@ struct Terms {
   double parts = 0;  // |dy| (|gamma xhat| + |beta|): rounding errors of the derivative scale with it
   double kink = 0;   // |dy| where fp32 may land on the other side of ReLU's kink, else 0
 
-  // Magnitude of dz in a sum of `length` terms, where compare() allows an error of `unit` per magnitude: 16 roundings
+  // Magnitude of dz in a sum of `length` terms, where compare() allows an error of `allowed_error` per magnitude: 16 roundings
   // of the derivative on top of the sum's roundings.
-  double magnitude(double length, double unit) const {
-    return std::abs(dz) + std::min(1.0, 4 / std::sqrt(length)) * parts + kink / unit;
+  double magnitude(double length, double allowed_error) const {
+    return std::abs(dz) + std::min(1.0, 4 / std::sqrt(length)) * parts + kink / allowed_error;
   }
 };
 
@@ -134,21 +135,21 @@ NamedOutputs backward(const Case& c, const HostTensors& inputs) {
   const std::vector<float>& dy = inputs["dy"];
   const std::vector<float>& mean = inputs["mean"];
   const std::vector<float>& rstd = inputs["rstd"];
-  const Elements at(p, inputs.find("gamma"), inputs.find("beta"));
+  const Elements elements(p, inputs.find("gamma"), inputs.find("beta"));
   // The sums of dx have m terms; the sums of dgamma and dbeta run over all pixels of all images.
   const auto m = static_cast<double>(p.group_size());
   const auto pixels = static_cast<double>(p.n) * p.pixels();
-  const double group_unit = error_bound(c.tensor("dx"), 0, 1);
-  const double channel_unit = p.affine ? error_bound(c.tensor("dbeta"), 0, 1) : group_unit;
+  const double group_error = error_bound(c.tensor("dx"), 0, 1);
+  const double channel_error = p.affine ? error_bound(c.tensor("dbeta"), 0, 1) : group_error;
 
   const auto terms = [&](std::int64_t i) {
-    const std::int64_t group = at.group(i);
+    const std::int64_t group = elements.group(i);
     Terms t{.xhat = (double(x[i]) - mean[group]) * rstd[group]};
-    const double scaled = at.gamma(i) * t.xhat;
-    const double z = scaled + at.beta(i);
+    const double scaled = elements.gamma(i) * t.xhat;
+    const double z = scaled + elements.beta(i);
     t.dz = dy[i] * reference::derivative(p.activation, z);
-    t.parts = std::abs(dy[i]) * (std::abs(scaled) + std::abs(at.beta(i)));
-    const bool at_kink = std::abs(z) <= 0x1p-20 * (std::abs(scaled) + std::abs(at.beta(i)));
+    t.parts = std::abs(dy[i]) * (std::abs(scaled) + std::abs(elements.beta(i)));
+    const bool at_kink = std::abs(z) <= 0x1p-20 * (std::abs(scaled) + std::abs(elements.beta(i)));
     if (p.activation == Activation::relu && at_kink) t.kink = std::abs(dy[i]);
     return t;
   };
@@ -158,16 +159,16 @@ NamedOutputs backward(const Case& c, const HostTensors& inputs) {
   Expected sum_b = of_size(groups);
   Expected dgamma = of_size(p.c);
   Expected dbeta = of_size(p.c);
-  at.for_each([&](std::int64_t i) {
+  elements.for_each([&](std::int64_t i) {
     const Terms t = terms(i);
     const auto add = [](Expected& sum, std::int64_t to, double term, double magnitude) {
       sum.value[to] += term;
       sum.magnitude[to] += magnitude;
     };
-    const double in_group = std::abs(at.gamma(i)) * t.magnitude(m, group_unit);
-    add(sum_a, at.group(i), at.gamma(i) * t.dz, in_group);
-    add(sum_b, at.group(i), at.gamma(i) * t.dz * t.xhat, std::abs(t.xhat) * in_group);
-    const double in_channel = t.magnitude(pixels, channel_unit);
+    const double in_group = std::abs(elements.gamma(i)) * t.magnitude(m, group_error);
+    add(sum_a, elements.group(i), elements.gamma(i) * t.dz, in_group);
+    add(sum_b, elements.group(i), elements.gamma(i) * t.dz * t.xhat, std::abs(t.xhat) * in_group);
+    const double in_channel = t.magnitude(pixels, channel_error);
     add(dbeta, i % p.c, t.dz, in_channel);
     add(dgamma, i % p.c, t.dz * t.xhat, std::abs(t.xhat) * in_channel);
   });
@@ -175,12 +176,12 @@ NamedOutputs backward(const Case& c, const HostTensors& inputs) {
   const std::vector<float>* const addends[] = {inputs.find("addend"), inputs.find("addend2")};
   Expected dx = of_size(p.elements());
   Expected de = p.embedding == 0 ? Expected{} : columns_to_add_to(p, inputs);
-  at.for_each([&](std::int64_t i) {
-    const std::int64_t group = at.group(i);
+  elements.for_each([&](std::int64_t i) {
+    const std::int64_t group = elements.group(i);
     const Terms t = terms(i);
-    dx.value[i] = rstd[group] * (at.gamma(i) * t.dz - (sum_a.value[group] + t.xhat * sum_b.value[group]) / m);
+    dx.value[i] = rstd[group] * (elements.gamma(i) * t.dz - (sum_a.value[group] + t.xhat * sum_b.value[group]) / m);
     const double sums = sum_a.magnitude[group] + std::abs(t.xhat) * sum_b.magnitude[group];
-    dx.magnitude[i] = rstd[group] * (std::abs(at.gamma(i)) * t.magnitude(m, group_unit) + sums / m);
+    dx.magnitude[i] = rstd[group] * (std::abs(elements.gamma(i)) * t.magnitude(m, group_error) + sums / m);
     for (const std::vector<float>* addend : addends) {
       if (!addend) continue;
       dx.value[i] += (*addend)[i];

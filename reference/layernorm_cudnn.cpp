@@ -80,9 +80,10 @@ CudnnGraph backward_graph(const Problem& p, const Backward::Tensors& t) {
 }
 
 template <class P, auto kMakeGraph>
-std::unique_ptr<Baseline> baseline(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
+std::unique_ptr<Baseline> baseline(const Case& c, const Pointers& pointers, const Search& search,
+                                   const Measure& measure) {
   std::vector<CudnnGraph> graphs;
-  graphs.push_back(kMakeGraph(problem_of<P>(c), P::bind(at)));
+  graphs.push_back(kMakeGraph(problem_of<P>(c), P::bind(pointers)));
   return make_cudnn_baseline(c.dtype, std::move(graphs), search, measure);
 }
 

@@ -26,16 +26,17 @@ constexpr double kDeviations = 4;
 
 using Values = std::vector<double>;
 
-// Storage of a value: exact in trial 0, else changed at random by a relative error of up to `unit`.
+// Storage of a value: exact in trial 0, else changed at random by a relative error of up to `roundoff`.
 struct Storage {
   int trial;
-  double unit;
+  double roundoff;
 
-  // `place` is the value's number among all stored values of the network.
-  double operator()(double value, std::int64_t place) const {
+  // `value_idx` is the value's number among all stored values of the network.
+  double operator()(double value, std::int64_t value_idx) const {
     if (trial == 0) return value;
-    const std::uint64_t bits = splitmix64_mix((static_cast<std::uint64_t>(place) * kTrials + trial) * kSplitmixGamma);
-    return value * (1 + unit * (static_cast<double>(bits >> 11) * 0x1p-52 - 1));
+    const std::uint64_t bits =
+        splitmix64_mix((static_cast<std::uint64_t>(value_idx) * kTrials + trial) * kSplitmixGamma);
+    return value * (1 + roundoff * (static_cast<double>(bits >> 11) * 0x1p-52 - 1));
   }
 };
 
@@ -47,16 +48,16 @@ class Forward {
   // Returns the network's answer, [n, l, d].
   Values answer() {
     for (float x : in_["x"]) sample_.push_back(round_to(p_.dtype, x));
-    for (int at = 0; at < network_.count; ++at) {
-      const Stage& stage = network_.stages[at];
-      Values& v = values_[at];
+    for (int stage_idx = 0; stage_idx < network_.count; ++stage_idx) {
+      const Stage& stage = network_.stages[stage_idx];
+      Values& v = values_[stage_idx];
       v = convolve(stage.convolution(p_.n), input_of(stage), stage.weights, stage.bias);
-      if (at == network_.count - 1) break;
+      if (stage_idx == network_.count - 1) break;
       if (stage.groups > 0) {
         store(v);
         normalise(stage, v);
         if (stage.film != kNone) modulate(stage, v);
-        add_residual(at, v);
+        add_residual(stage_idx, v);
       }
       store(v);
     }
@@ -72,12 +73,12 @@ class Forward {
   Values input_of(const Stage& stage) const {
     const Values& x = stage.source == kSample ? sample_ : values_[stage.source];
     if (stage.joined == 0) return x;
-    const Values& rest = values_[stage.joined_stage];
+    const Values& skip = values_[stage.joined_stage];
     Values joined;
-    const std::int64_t own = stage.c - stage.joined;
+    const std::int64_t x_channels = stage.c - stage.joined;
     for (std::int64_t row = 0; row < std::int64_t{p_.n} * stage.l; ++row) {
-      joined.insert(joined.end(), x.begin() + row * own, x.begin() + (row + 1) * own);
-      joined.insert(joined.end(), rest.begin() + row * stage.joined, rest.begin() + (row + 1) * stage.joined);
+      joined.insert(joined.end(), x.begin() + row * x_channels, x.begin() + (row + 1) * x_channels);
+      joined.insert(joined.end(), skip.begin() + row * stage.joined, skip.begin() + (row + 1) * stage.joined);
     }
     return joined;
   }
@@ -140,10 +141,10 @@ class Forward {
     }
   }
 
-  void add_residual(int at, Values& v) {
-    const Stage& stage = network_.stages[at];
+  void add_residual(int stage_idx, Values& v) {
+    const Stage& stage = network_.stages[stage_idx];
     if (stage.residual == Residual::none) return;
-    const Stage& before = network_.stages[at - 1];
+    const Stage& before = network_.stages[stage_idx - 1];
     Values r = input_of(before);
     if (stage.residual == Residual::convolution) {
       r = convolve(before.widened(p_.n, stage.k), r, stage.residual_weights, stage.residual_bias);
@@ -164,11 +165,11 @@ class Forward {
 // Gain of each element of the answer, [n, l, d]: its change when stored values change by a unit roundoff, in unit
 // roundoffs.
 Values gains_of(const Problem& p, const HostTensors& in, const Values& out) {
-  const double unit = unit_roundoff(p.dtype);
+  const double roundoff = unit_roundoff(p.dtype);
   const std::size_t of_sample = out.size() / p.n;
   Values gains(out.size()), sample_gains(p.n);  // means of squares at first
   for (int trial = 1; trial <= kTrials; ++trial) {
-    const Values moved = Forward(p, in, {.trial = trial, .unit = unit}).answer();
+    const Values moved = Forward(p, in, {.trial = trial, .roundoff = roundoff}).answer();
     for (std::size_t i = 0; i < out.size(); ++i) {
       const double square = (moved[i] - out[i]) * (moved[i] - out[i]) / kTrials;
       gains[i] += square;
@@ -176,7 +177,7 @@ Values gains_of(const Problem& p, const HostTensors& in, const Values& out) {
     }
   }
   for (std::size_t i = 0; i < out.size(); ++i) {
-    gains[i] = std::sqrt(std::max(gains[i], sample_gains[i / of_sample])) / unit;
+    gains[i] = std::sqrt(std::max(gains[i], sample_gains[i / of_sample])) / roundoff;
   }
   return gains;
 }
@@ -187,7 +188,7 @@ NamedOutputs step(const Case& c, const HostTensors& in) {
   const float* const row = &in["table"][static_cast<std::size_t>(in["step"][0]) * diffusion::kStepColumns];
   std::copy(row, row + diffusion::kStepColumns, reinterpret_cast<float*>(&s));
 
-  const Values out = Forward(p, in, {.trial = 0, .unit = 0}).answer();
+  const Values out = Forward(p, in, {.trial = 0, .roundoff = 0}).answer();
   const Values gains = gains_of(p, in, out);
   Expected x{.value = Values(out.size()), .magnitude = Values(out.size())};
   for (std::size_t i = 0; i < out.size(); ++i) {

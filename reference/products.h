@@ -46,6 +46,6 @@ LADDER_CLONED static void add_products(const double* a, std::int64_t a_pitch, co
 }
 
 // `count` rounded up to whole blocks.
-constexpr std::int64_t whole_blocks(std::int64_t count, int block) { return (count + block - 1) / block * block; }
+constexpr std::int64_t round_up(std::int64_t count, int block) { return (count + block - 1) / block * block; }
 
 }  // namespace ladder::reference

@@ -16,7 +16,7 @@ namespace {
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 // body(i) returns {value, magnitude}.
-Expected each(std::int64_t count, const auto& body) {
+Expected map_elements(std::int64_t count, const auto& body) {
   Expected out{std::vector<double>(count), std::vector<double>(count)};
   for (std::int64_t i = 0; i < count; ++i) std::tie(out.value[i], out.magnitude[i]) = body(i);
   return out;
@@ -24,7 +24,7 @@ Expected each(std::int64_t count, const auto& body) {
 
 NamedOutputs forward(const Case& c, const HostTensors& in) {
   const std::vector<float>& x = in["x"];
-  return {{"y", each(problem_of<Forward>(c).elements(), [&](std::int64_t i) {
+  return {{"y", map_elements(problem_of<Forward>(c).elements(), [&](std::int64_t i) {
              const double y = x[i] * sigmoid(x[i]);
              return std::pair(y, std::abs(y) * (1 + std::abs(x[i])));
            })}};
@@ -33,7 +33,7 @@ NamedOutputs forward(const Case& c, const HostTensors& in) {
 NamedOutputs backward(const Case& c, const HostTensors& in) {
   const std::vector<float>& x = in["x"];
   const std::vector<float>& dy = in["dy"];
-  return {{"dx", each(problem_of<Backward>(c).elements(), [&](std::int64_t i) {
+  return {{"dx", map_elements(problem_of<Backward>(c).elements(), [&](std::int64_t i) {
              const double s = sigmoid(x[i]);
              const double bend = x[i] * s * (1 - s);
              return std::pair(dy[i] * (s + bend), std::abs(dy[i]) * (s + std::abs(bend)) * (1 + std::abs(x[i])));

@@ -75,8 +75,8 @@ class CudnnSoftmax final : public Baseline {
     const std::size_t v = cudnnGetVersion();
     return fmt::format("cuDNN {}.{}.{}", v / 10000, v / 100 % 100, v % 100);
   }
-  const std::vector<Plan>& tried() const override { return tried_; }
-  const Plan& plan(Choice choice) const override { return tried_[index(choice)]; }
+  const std::vector<BaselinePlan>& tried() const override { return tried_; }
+  const BaselinePlan& plan(Choice choice) const override { return tried_[index(choice)]; }
   std::size_t workspace_bytes() const override { return 0; }
   std::function<void(Stream)> work(Choice choice) override {
     return [this, i = index(choice)](Stream stream) { execute(i, stream); };
@@ -98,14 +98,15 @@ class CudnnSoftmax final : public Baseline {
 
   Library library_;
   typename P::Tensors tensors_;
-  std::vector<Plan> tried_{{.name = "softmax accurate channel"}, {.name = "softmax accurate instance"}};
+  std::vector<BaselinePlan> tried_{{.name = "softmax accurate channel"}, {.name = "softmax accurate instance"}};
   std::size_t best_ = 0;
   std::size_t heuristic_ = 0;
 };
 
 template <class P>
-std::unique_ptr<Baseline> baseline(const Case& c, const Pointers& at, const Search& search, const Measure& measure) {
-  return std::make_unique<CudnnSoftmax<P>>(problem_of<P>(c), P::bind(at), search, measure);
+std::unique_ptr<Baseline> baseline(const Case& c, const Pointers& pointers, const Search& search,
+                                   const Measure& measure) {
+  return std::make_unique<CudnnSoftmax<P>>(problem_of<P>(c), P::bind(pointers), search, measure);
 }
 
 }  // namespace

@@ -23,15 +23,15 @@ ArenaPlan plan_arena(const std::vector<Lifetime>& lifetimes) {
   std::vector<std::size_t> placed;  // by offset
   for (const std::size_t i : order) {
     const std::size_t bytes = padded(lifetimes[i].bytes);
-    std::size_t at = 0;
+    std::size_t offset = 0;
     for (const std::size_t other : placed) {
       if (!overlap(lifetimes[i], lifetimes[other])) continue;
-      if (at + bytes <= plan.offsets[other]) break;
-      at = std::max(at, plan.offsets[other] + padded(lifetimes[other].bytes));
+      if (offset + bytes <= plan.offsets[other]) break;
+      offset = std::max(offset, plan.offsets[other] + padded(lifetimes[other].bytes));
     }
-    plan.offsets[i] = at;
-    plan.bytes = std::max(plan.bytes, at + bytes);
-    placed.insert(std::ranges::upper_bound(placed, at, {}, [&](std::size_t p) { return plan.offsets[p]; }), i);
+    plan.offsets[i] = offset;
+    plan.bytes = std::max(plan.bytes, offset + bytes);
+    placed.insert(std::ranges::upper_bound(placed, offset, {}, [&](std::size_t p) { return plan.offsets[p]; }), i);
   }
   return plan;
 }

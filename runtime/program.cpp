@@ -59,7 +59,7 @@ Program::Program(Tape tape, const Promotions& promotions, bool branches)
       slots_(plan_streams(tape_, branches)),
       arena_("arena", placement(tape_, slots_).plan.bytes),
       ended_(slots_.size()) {
-  place();
+  assign_addresses();
   bind(promotions);
   for (const StreamSlot& slot : slots_) {
     if (slot.side_stream && !side_stream_) side_stream_.emplace();
@@ -67,7 +67,7 @@ Program::Program(Tape tape, const Promotions& promotions, bool branches)
   }
 }
 
-void Program::place() {
+void Program::assign_addresses() {
   const Placement placed = placement(tape_, slots_);
   addresses_.resize(tape_.values().size(), nullptr);
   given_up_.resize(tape_.operations().size());

@@ -54,7 +54,7 @@ class Program {
     std::size_t bytes = 0;
   };
 
-  void place();
+  void assign_addresses();
   void bind(const Promotions& promotions);
 
   Tape tape_;

@@ -54,8 +54,8 @@ const Version* version_named(const Pass& pass, std::string_view word) {
   }
   if (word.starts_with('v')) word.remove_prefix(1);
   int number = 0;
-  const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  if (error != std::errc{} || rest != word.data() + word.size()) return nullptr;
+  const auto [parse_end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  if (error != std::errc{} || parse_end != word.data() + word.size()) return nullptr;
   for (const Version* v : versions_of(pass)) {
     if (v->number == number) return v;
   }
@@ -97,8 +97,8 @@ std::optional<Batch> batch_of(std::string_view word) {
   const auto digits = word.find_first_of("0123456789");
   if (digits == std::string_view::npos) return std::nullopt;
   long long number = 0;
-  const auto [rest, error] = std::from_chars(word.data() + digits, word.data() + word.size(), number);
-  if (error != std::errc{} || rest != word.data() + word.size() || number <= 0) return std::nullopt;
+  const auto [parse_end, error] = std::from_chars(word.data() + digits, word.data() + word.size(), number);
+  if (error != std::errc{} || parse_end != word.data() + word.size() || number <= 0) return std::nullopt;
   return Batch{.letters = word.substr(0, digits), .number = static_cast<double>(number)};
 }
 
@@ -166,14 +166,14 @@ Promotions Promotions::load(const std::filesystem::path& file) {
 
 Promotions Promotions::for_device(std::string_view slug) {
   const std::filesystem::path folder = std::filesystem::path(data_dir()) / "runtime" / "promoted";
-  const std::filesystem::path own = folder / fmt::format("{}.txt", slug);
+  const std::filesystem::path device_file = folder / fmt::format("{}.txt", slug);
   Promotions others = load(folder / fmt::format("{}.txt", kOtherwise));
   if (slug == kOtherwise) return others;
-  if (!std::filesystem::exists(own)) {
+  if (!std::filesystem::exists(device_file)) {
     others.note_ = fmt::format("no table for '{}': taking that of {}", slug, kOtherwise);
     return others;
   }
-  Promotions made = load(own);
+  Promotions made = load(device_file);
   const std::size_t count = made.lines_.size();
   for (Line& line : others.lines_) {
     const auto same = [&](const Line& known) {

@@ -8,7 +8,7 @@ namespace ladder {
 namespace {
 
 // Returns true if two values share a byte. A value outside regions has no address yet: it shares only with itself.
-bool share(const Tape& tape, ValueId a, ValueId b) {
+bool share_bytes(const Tape& tape, ValueId a, ValueId b) {
   if (a == b) return true;
   const Value &x = tape[a], &y = tape[b];
   if (x.region == nullptr || y.region == nullptr) return false;
@@ -23,7 +23,7 @@ bool in_order(const Tape& tape, const Operation& a, const Operation& b) {
   for (std::size_t i = 0; i < a.values.size(); ++i) {
     for (std::size_t j = 0; j < b.values.size(); ++j) {
       const bool written = a.problem.tensors[i].is_written() || b.problem.tensors[j].is_written();
-      if (written && share(tape, a.values[i], b.values[j])) return true;
+      if (written && share_bytes(tape, a.values[i], b.values[j])) return true;
     }
   }
   return false;
@@ -31,16 +31,16 @@ bool in_order(const Tape& tape, const Operation& a, const Operation& b) {
 
 Tape hoist_side_stream(Tape tape) {
   std::vector<Operation> order;
-  for (const Operation& each : tape.operations()) {
-    auto place = order.end();
-    if (each.side_stream) {
+  for (const Operation& operation : tape.operations()) {
+    auto position = order.end();
+    if (operation.side_stream) {
       const auto latest = std::find_if(order.rbegin(), order.rend(),
-                                       [&](const Operation& before) { return in_order(tape, before, each); });
+                                       [&](const Operation& before) { return in_order(tape, before, operation); });
       if (!std::all_of(latest.base(), order.end(), [](const Operation& passed) { return passed.side_stream; })) {
-        place = latest.base();
+        position = latest.base();
       }
     }
-    order.insert(place, each);
+    order.insert(position, operation);
   }
   tape.set_operations(std::move(order));
   return tape;
@@ -50,10 +50,10 @@ namespace {
 
 // Limit of the bytes that side-stream operations keep alive in the arena. Beyond the limit, the main stream waits for
 // the oldest of these operations.
-constexpr std::size_t kMostHeld = std::size_t{96} << 20;
+constexpr std::size_t kMaxResidentBytes = std::size_t{96} << 20;
 
 // Returns the bytes of the operation's values that lie in no region.
-std::size_t held_by(const Tape& tape, const Operation& operation) {
+std::size_t arena_bytes(const Tape& tape, const Operation& operation) {
   std::size_t bytes = 0;
   for (const ValueId id : operation.values) bytes += tape[id].region == nullptr ? tape[id].bytes() : 0;
   return bytes;
@@ -67,12 +67,12 @@ std::vector<StreamSlot> plan_streams(const Tape& tape, bool branches) {
   std::vector<StreamSlot> slots(count);
   int waited_for[2] = {kNothing, kNothing};  // main, side stream: latest operation of the other that it waited for
   std::deque<int> running;                   // side-stream operations that the main stream has not waited for
-  std::size_t held = 0;                      // bytes of the values of `running`
+  std::size_t resident_bytes = 0;            // bytes of the values of `running`
   int joined = 0;                            // `last` is final for operations [0, joined)
   // Sets `last` of the side-stream operations [joined, end): they may overlap main-stream operations up to `at`.
-  const auto join = [&](int end, int at) {
+  const auto join = [&](int end, int last) {
     for (; joined < end; ++joined) {
-      if (slots[joined].side_stream) slots[joined].last = at;
+      if (slots[joined].side_stream) slots[joined].last = last;
     }
   };
   for (int i = 0; i < count; ++i) {
@@ -85,11 +85,11 @@ std::vector<StreamSlot> plan_streams(const Tape& tape, bool branches) {
     }
     if (slot.side_stream) {
       running.push_back(i);
-      held += held_by(tape, operations[i]);
+      resident_bytes += arena_bytes(tape, operations[i]);
     }
-    while (!slot.side_stream && !running.empty() && (held > kMostHeld || running.front() <= latest)) {
+    while (!slot.side_stream && !running.empty() && (resident_bytes > kMaxResidentBytes || running.front() <= latest)) {
       latest = std::max(latest, running.front());
-      held -= held_by(tape, operations[running.front()]);
+      resident_bytes -= arena_bytes(tape, operations[running.front()]);
       running.pop_front();
     }
     int& before = waited_for[slot.side_stream ? 1 : 0];

@@ -94,7 +94,7 @@ std::vector<ValueId> Tape::take_gradients(ValueId of) {
 
 void Tape::backward() {
   while (!backward_.empty()) {
-    const Step step = std::move(backward_.back());
+    const BackwardStep step = std::move(backward_.back());
     backward_.pop_back();
     side_stream_ = step.side_stream;
     step.append();

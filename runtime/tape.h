@@ -69,7 +69,7 @@ class Tape {
 
   // Append an operation that may run beside all others that share no value with it.
   template <class P>
-  void run_beside(const std::string& name, const typename P::Problem& problem, Tensors tensors) {
+  void run_on_side_stream(const std::string& name, const typename P::Problem& problem, Tensors tensors) {
     const bool before = std::exchange(side_stream_, true);
     run<P>(name, problem, tensors);
     side_stream_ = before;
@@ -95,7 +95,7 @@ class Tape {
 
   // Let operations that are appended from now on, and those that their gradients add, run beside all others that share
   // no value with them: for chains of small operations.
-  void set_beside(bool on) { side_stream_ = on; }
+  void set_side_stream(bool on) { side_stream_ = on; }
 
   const std::vector<Value>& values() const { return values_; }
   const std::vector<Operation>& operations() const { return operations_; }
@@ -107,11 +107,11 @@ class Tape {
   std::vector<Value> values_;
   std::vector<Operation> operations_;
   std::vector<std::vector<ValueId>> gradients_;  // by value: the summands
-  struct Step {
+  struct BackwardStep {
     std::function<void()> append;
     bool side_stream;
   };
-  std::vector<Step> backward_;
+  std::vector<BackwardStep> backward_;
   bool side_stream_ = false;
 };
 

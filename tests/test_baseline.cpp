@@ -225,8 +225,8 @@ class Stand : public Baseline {
       : name_(std::move(name)),
         tried_{{.name = name_ + " best", .seconds = best}, {.name = name_ + " heuristic", .seconds = heuristic}} {}
   std::string library() const override { return name_; }
-  const std::vector<Plan>& tried() const override { return tried_; }
-  const Plan& plan(Choice choice) const override { return tried_[choice == Choice::best ? 0 : 1]; }
+  const std::vector<BaselinePlan>& tried() const override { return tried_; }
+  const BaselinePlan& plan(Choice choice) const override { return tried_[choice == Choice::best ? 0 : 1]; }
   std::size_t workspace_bytes() const override { return name_.size(); }
   bool makes(const TensorSpec& output) const override { return output.name == name_; }
   std::function<void(Stream)> work(Choice choice) override {
@@ -238,7 +238,7 @@ class Stand : public Baseline {
 
  private:
   std::string name_;
-  std::vector<Plan> tried_;
+  std::vector<BaselinePlan> tried_;
 };
 
 TEST(MergedBaselines, TheFastestIsBestAndTheFirstIsTheUsersChoice) {
@@ -335,7 +335,7 @@ TEST(OwnBaseline, StandsInThePlaceOfAllOthers) {
   });
   EXPECT_NO_THROW(make_baseline(c, tensors.pointers(), Search::heuristic, measure));
   setenv("LADDER_PYTHON", "/bin/false", 1);
-  use_own_baseline(*c.pass, "some/mine.py");
+  use_script_baseline(*c.pass, "some/mine.py");
   unsetenv("LADDER_PYTHON");
   try {
     make_baseline(c, tensors.pointers(), Search::heuristic, measure);

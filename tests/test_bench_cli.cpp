@@ -120,7 +120,7 @@ TEST(BenchCli, WhatToRunIsSaidInNumbersAndLines) {
 }
 
 // conv3x3/fprop v01 has bf16, fp16 and fp32, v03 fp32 alone.
-ChosenCases cases_on_gpu(const AskedCases& requested, const std::vector<int>& numbers = {1}) {
+ChosenCases cases_on_gpu(const RequestedCases& requested, const std::vector<int>& numbers = {1}) {
   const Pass& pass = pass_of<conv3x3::Fprop>();
   std::vector<const Version*> versions;
   for (const int number : numbers) versions.push_back(&find_version(pass, number));

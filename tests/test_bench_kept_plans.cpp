@@ -28,10 +28,10 @@ class Searching final : public Baseline {
     if (searched || kept == best) tried_.push_back({.name = best, .seconds = 2e-6});
   }
   std::string library() const override { return "cuDNN 9.1.0"; }
-  const std::vector<Plan>& tried() const override { return tried_; }
-  const Plan& plan(Choice choice) const override {
+  const std::vector<BaselinePlan>& tried() const override { return tried_; }
+  const BaselinePlan& plan(Choice choice) const override {
     const bool first = choice == Choice::heuristic;
-    return first ? *std::ranges::find(tried_, "heuristic's", &Plan::name) : tried_.back();
+    return first ? *std::ranges::find(tried_, "heuristic's", &BaselinePlan::name) : tried_.back();
   }
   std::size_t workspace_bytes() const override { return 0; }
   std::function<void(Stream)> work(Choice) override { return {}; }
@@ -40,7 +40,7 @@ class Searching final : public Baseline {
   std::string kept;
 
  private:
-  std::vector<Plan> tried_;
+  std::vector<BaselinePlan> tried_;
 };
 
 class KeptPlansTest : public testing::Test {

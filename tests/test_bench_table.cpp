@@ -36,15 +36,15 @@ TEST(Table, RatesAreInTheUnitOfTheLimit) {
   const Rates norm = rates(kDevice, kNorm, 10e-6, 4e12, 9e-6);
   EXPECT_EQ(norm.tflops, "-");
   EXPECT_EQ(norm.gbs, "3356");
-  EXPECT_EQ(norm.share_of_copy, "83.9");
-  EXPECT_EQ(norm.share_of_streaming, "90.0");
+  EXPECT_EQ(norm.copy_percent, "83.9");
+  EXPECT_EQ(norm.streaming_percent, "90.0");
   const Rates alone = rates(kDevice, kNorm, 10e-6, 0, 0);
-  EXPECT_EQ(alone.share_of_copy, "-") << "no copy was measured";
-  EXPECT_EQ(alone.share_of_streaming, "-") << "nor was moving the bytes";
+  EXPECT_EQ(alone.copy_percent, "-") << "no copy was measured";
+  EXPECT_EQ(alone.streaming_percent, "-") << "nor was moving the bytes";
   const Rates convolution = rates(kDevice, kConvolution, 100e-6, 4e12, 9e-6);
   EXPECT_EQ(convolution.tflops, "96.64");  // 2 * 9 * 64 * 64 * 32 * 64 * 64 operations
-  EXPECT_EQ(convolution.share_of_copy, "-");
-  EXPECT_EQ(convolution.share_of_streaming, "-");
+  EXPECT_EQ(convolution.copy_percent, "-");
+  EXPECT_EQ(convolution.streaming_percent, "-");
 }
 
 TEST(Table, NothingTimedHasNoColumnsOfTimes) {
@@ -145,7 +145,7 @@ TEST(Table, StandingsNameWhatRanFastestFirst) {
                        {.name = "compiled", .seconds = 40.125e-6}}),
             "compiled 40.12, eager 80.20 us");
   EXPECT_EQ(standings({}), "");
-  const Plan algorithm{.name = "algo 66 tile 22 stages 35 split-K 1 reduction 0 swizzle 0", .seconds = 1e-6};
+  const BaselinePlan algorithm{.name = "algo 66 tile 22 stages 35 split-K 1 reduction 0 swizzle 0", .seconds = 1e-6};
   EXPECT_EQ(standings({algorithm, algorithm}), "") << "too long for a line";
 }
 

@@ -33,9 +33,9 @@ double bound_us(const Case& c, double of_arithmetic, double of_memory) {
 }
 
 Json json_of(const StepTimes::Timed& timed) {
-  Json json = {{"us", timed.share.busy_us + timed.share.gap_us},
-               {"gap_us", timed.share.gap_us},
-               {"overlap_us", timed.share.overlap_us}};
+  Json json = {{"us", timed.time.busy_us + timed.time.gap_us},
+               {"gap_us", timed.time.gap_us},
+               {"overlap_us", timed.time.overlap_us}};
   if (!timed.operation) {
     json.update({{"layer", ""}, {"pass", "copies"}, {"problem", ""}, {"version", ""}, {"why", ""}});
     json.update({{"lower_bound_us", 0.0}, {"realistic_us", 0.0}});  // copies are avoidable
@@ -77,7 +77,7 @@ int budget(const TrainingConfig& config, const TrainingOptions& options, const s
   double span_us = 0;
   for (const StepTimes::Timed& timed : times.operations) {
     operations.push_back(json_of(timed));
-    span_us += timed.share.busy_us + timed.share.gap_us;
+    span_us += timed.time.busy_us + timed.time.gap_us;
   }
   const double tflops = step->flops() / seconds * 1e-12;
   const auto bytes = static_cast<double>(bench.bytes() + step->bytes());

@@ -30,7 +30,7 @@ constexpr const char* kReplaced = ".replaced";
 std::string step_name(std::int64_t step) { return fmt::format("step_{:08}", step); }
 
 // Parses a non-negative integer in decimal digits; returns nullopt for any other text.
-std::optional<std::int64_t> parse_whole(std::string_view text) {
+std::optional<std::int64_t> parse_integer(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
@@ -41,7 +41,7 @@ std::optional<std::int64_t> parse_whole(std::string_view text) {
 std::optional<std::int64_t> parse_step(const std::string& name) {
   constexpr std::string_view kPrefix = "step_";
   if (!name.starts_with(kPrefix)) return std::nullopt;
-  const std::optional<std::int64_t> step = parse_whole(std::string_view(name).substr(kPrefix.size()));
+  const std::optional<std::int64_t> step = parse_integer(std::string_view(name).substr(kPrefix.size()));
   return step && step_name(*step) == name ? step : std::nullopt;
 }
 
@@ -202,7 +202,7 @@ io::Metadata metadata_of(const io::SafetensorsFile& model) {
   io::Metadata metadata = checked_metadata(model);
   const std::optional<std::int64_t> folder = parse_step(model.path().parent_path().filename());
   const auto step = metadata.find("step");
-  if (folder && step != metadata.end() && parse_whole(step->second) != folder) {
+  if (folder && step != metadata.end() && parse_integer(step->second) != folder) {
     throw Failure(fmt::format("'{}' is of step '{}', in the folder of step {}", model.path().string(),
                               one_line(step->second, 20), *folder));
   }
@@ -376,7 +376,7 @@ const std::string& text_in(const io::Metadata& metadata, const std::string& key)
 
 std::int64_t number_in(const io::Metadata& metadata, const std::string& key) {
   const std::string& text = text_in(metadata, key);
-  const std::optional<std::int64_t> value = parse_whole(text);
+  const std::optional<std::int64_t> value = parse_integer(text);
   if (!value) {
     throw Failure(
         fmt::format("the checkpoint's metadata has {} '{}', which is no whole number", key, one_line(text, 60)));

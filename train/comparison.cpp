@@ -74,7 +74,7 @@ struct Built {
 
 // Calls visit(operation, its choice) for each operation of a step.
 template <class Visit>
-void each_operation(const Step& step, const Visit& visit) {
+void for_each_operation(const Step& step, const Visit& visit) {
   for (const Program* program : step.programs()) {
     for (std::size_t i = 0; i < program->tape().operations().size(); ++i) {
       visit(program->tape().operations()[i], program->choice(i));
@@ -88,12 +88,13 @@ void check_used(const Built& built) {
     int operations = 0;
     int taken = 0;
     std::string reason;
-    each_operation(*built.step, [&, pass = pass, version = version](const Operation& o, const VersionChoice& choice) {
-      if (o.problem.pass != pass) return;
-      ++operations;
-      if (choice.version == version) ++taken;
-      if (reason.empty()) reason = choice.reason;
-    });
+    for_each_operation(*built.step,
+                       [&, pass = pass, version = version](const Operation& o, const VersionChoice& choice) {
+                         if (o.problem.pass != pass) return;
+                         ++operations;
+                         if (choice.version == version) ++taken;
+                         if (reason.empty()) reason = choice.reason;
+                       });
     if (operations == 0) throw Failure(fmt::format("{}: the step has no operation of {}", kFlag, pass->path()));
     if (taken == 0) {
       throw Failure(fmt::format("{}: {} {} runs none of the step's {} operations: {}", kFlag, pass->path(),
@@ -105,7 +106,7 @@ void check_used(const Built& built) {
 // Returns the version that runs each problem of `passes`, with the number of operations.
 Json versions_of(const Step& step, const std::set<const Pass*>& passes) {
   std::map<std::tuple<std::string, std::string, std::string>, int> counts;
-  each_operation(step, [&](const Operation& o, const VersionChoice& choice) {
+  for_each_operation(step, [&](const Operation& o, const VersionChoice& choice) {
     if (passes.contains(o.problem.pass)) ++counts[{o.problem.pass->path(), o.problem.text, choice.version->label()}];
   });
   Json versions = Json::array();

@@ -133,7 +133,8 @@ void Dataset::check_digest() const {
   const std::size_t bytes = file_.get_deleter().bytes;
   io::Digest found;
   found.add(file, offsetof(Header, digest));
-  for (std::size_t at = kHeaderBytes; at < bytes; at += kAtOnce) found.add(file + at, std::min(kAtOnce, bytes - at));
+  for (std::size_t offset = kHeaderBytes; offset < bytes; offset += kAtOnce)
+    found.add(file + offset, std::min(kAtOnce, bytes - offset));
   if (found.hex() != digest_) {
     refuse(path_, "is corrupt: its pixels or its header are not those that its digest was made of; prepare it anew");
   }
@@ -146,11 +147,11 @@ Order::Order(std::uint64_t seed, std::size_t count, bool flips) : seed_(seed), f
   order_.resize(count);
 }
 
-std::size_t Order::at(std::uint64_t position) { return order_[place_in_epoch(position)]; }
+std::size_t Order::image(std::uint64_t position) { return order_[epoch_position(position)]; }
 
-bool Order::flipped(std::uint64_t position) { return flips_ && flipped_[place_in_epoch(position)]; }
+bool Order::flipped(std::uint64_t position) { return flips_ && flipped_[epoch_position(position)]; }
 
-std::size_t Order::place_in_epoch(std::uint64_t position) {
+std::size_t Order::epoch_position(std::uint64_t position) {
   const std::uint64_t epoch = position / order_.size();
   if (epoch != epoch_) {
     std::seed_seq sequence{static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32),
@@ -162,7 +163,7 @@ std::size_t Order::place_in_epoch(std::uint64_t position) {
     }
     if (flips_) {
       flipped_.resize(order_.size());
-      for (std::size_t place = 0; place < flipped_.size(); ++place) flipped_[place] = (random() >> 63) != 0;
+      for (std::size_t i = 0; i < flipped_.size(); ++i) flipped_[i] = (random() >> 63) != 0;
     }
     epoch_ = epoch;
   }

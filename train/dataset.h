@@ -65,14 +65,14 @@ class Order {
   // Failure for no images, or more than 2^32 - 1.
   Order(std::uint64_t seed, std::size_t count, bool flips = false);
 
-  // at() returns the image at a position, from 0 to count - 1, flipped() whether it is mirrored. The epoch of the last
+  // image() returns the image at a position, from 0 to count - 1, flipped() whether it is mirrored. The epoch of the last
   // position is cached: a position of the same epoch costs nothing, one of another epoch a pass over the images. Not
   // thread-safe.
-  std::size_t at(std::uint64_t position);
+  std::size_t image(std::uint64_t position);
   bool flipped(std::uint64_t position);
 
  private:
-  std::size_t place_in_epoch(std::uint64_t position);  // draws the epoch's order if not cached
+  std::size_t epoch_position(std::uint64_t position);  // draws the epoch's order if not cached
 
   std::uint64_t seed_;
   bool flips_;

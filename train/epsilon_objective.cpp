@@ -81,18 +81,18 @@ void EpsilonObjective::append_batch(Tape& tape, const Region& inputs) const {
                                 {"noise", tape.value("noise", Dtype::f32, model_.shape(n), noise_)}});
 }
 
-std::vector<Rows> EpsilonObjective::arrays(const Region& inputs) const {
-  const std::size_t each = model_.elements(1);
-  return {{.region = &noised_, .row_bytes = each * size_of(stored())},
-          {.region = &noise_, .row_bytes = each * sizeof(float)},
+std::vector<ArrayRows> EpsilonObjective::arrays(const Region& inputs) const {
+  const std::size_t image_elements = model_.elements(1);
+  return {{.region = &noised_, .row_bytes = image_elements * size_of(stored())},
+          {.region = &noise_, .row_bytes = image_elements * sizeof(float)},
           {.region = &inputs, .offset = Layout(options_.batch).t, .row_bytes = sizeof(std::int32_t)}};
 }
 
-void EpsilonObjective::append_loss(Tape& tape, const nn::Binding& binding, const std::vector<Rows>& rows,
+void EpsilonObjective::append_loss(Tape& tape, const nn::Binding& binding, const std::vector<ArrayRows>& rows,
                                    ValueId losses, ValueId loss) const {
   const int n = part();
-  const auto value = [&](const char* name, Dtype dtype, std::vector<std::int64_t> extents, const Rows& at) {
-    return tape.value(name, dtype, std::move(extents), *at.region, at.offset);
+  const auto value = [&](const char* name, Dtype dtype, std::vector<std::int64_t> extents, const ArrayRows& array) {
+    return tape.value(name, dtype, std::move(extents), *array.region, array.offset);
   };
   const ValueId x = value("x_t", stored(), model_.shape(n), rows[0]);
   const ValueId noise = value("noise", Dtype::f32, model_.shape(n), rows[1]);

@@ -43,8 +43,8 @@ class EpsilonObjective : public Objective {
   int part() const override { return options_.batch / options_.micro_batches; }
   std::size_t input_bytes() const override;
   void append_batch(Tape& tape, const Region& inputs) const override;
-  std::vector<Rows> arrays(const Region& inputs) const override;
-  void append_loss(Tape& tape, const nn::Binding& binding, const std::vector<Rows>& rows, ValueId losses,
+  std::vector<ArrayRows> arrays(const Region& inputs) const override;
+  void append_loss(Tape& tape, const nn::Binding& binding, const std::vector<ArrayRows>& rows, ValueId losses,
                    ValueId loss) const override;
 
   // Noised images and noise of the newest batch, and the prediction for its last micro-batch, as [n, sample] fp32.

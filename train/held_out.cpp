@@ -42,17 +42,17 @@ struct HeldOut::Impl {
     for (std::size_t first = 0; first < images.size(); first += n) {
       EpsilonInputs batch{.seed = kNoiseSeed, .offset = static_cast<std::int64_t>(first)};
       for (std::size_t i = 0; i < n; ++i) {  // the last batch is filled up with images that do not count
-        const std::size_t at = std::min(first + i, images.size() - 1);
-        batch.index.push_back(images[at]);
-        batch.t.push_back(time_step(at, images.size()));
+        const std::size_t image_idx = std::min(first + i, images.size() - 1);
+        batch.index.push_back(images[image_idx]);
+        batch.t.push_back(time_step(image_idx, images.size()));
       }
       const std::vector<std::byte> bytes = batch.bytes();
       backend::copy_in(inputs.base, bytes.data(), bytes.size());
       program->enqueue(queue);
       queue.synchronize();
-      std::vector<float> each(n);
-      backend::copy_out(each.data(), losses.base, losses.bytes);
-      for (std::size_t i = 0; i < n && first + i < images.size(); ++i) sum += each[i];
+      std::vector<float> batch_losses(n);
+      backend::copy_out(batch_losses.data(), losses.base, losses.bytes);
+      for (std::size_t i = 0; i < n && first + i < images.size(); ++i) sum += batch_losses[i];
     }
     return sum / static_cast<double>(images.size());
   }

@@ -29,7 +29,7 @@ class ImageSource {
   // Makes a batch's images available in pixels(). `batch` has their numbers in the data set, -1 - number for a mirrored
   // image; the result has their numbers in pixels(), likewise for mirrored ones (diffusion::Batch). Work enqueued on
   // `stream` afterwards waits for the copy. Call release() after enqueuing the work that reads the images.
-  std::vector<std::int32_t> place(const std::vector<std::int32_t>& batch, Stream stream);
+  std::vector<std::int32_t> load(const std::vector<std::int32_t>& batch, Stream stream);
   void release(Stream stream);
 
  private:
@@ -48,7 +48,7 @@ class ImageSource {
   std::vector<std::int32_t> held_out_;
   std::array<std::unique_ptr<Half>, 2> halves_;
   OwnedStream copies_;
-  std::size_t turn_ = 0;
+  std::size_t num_batches_ = 0;
 };
 
 }  // namespace ladder::train

@@ -11,7 +11,7 @@
 namespace ladder::train {
 
 // Location of an array with one row per sample.
-struct Rows {
+struct ArrayRows {
   const Region* region = nullptr;
   std::size_t offset = 0;  // bytes
   std::size_t row_bytes = 0;
@@ -31,11 +31,11 @@ class Objective {
   // Appends the operations that make a step's batch from its inputs, which lie at the beginning of `inputs`.
   virtual void append_batch(Tape& tape, const Region& inputs) const = 0;
   // The arrays of the batch that append_batch() makes.
-  virtual std::vector<Rows> arrays(const Region& inputs) const = 0;
+  virtual std::vector<ArrayRows> arrays(const Region& inputs) const = 0;
 
   // Appends the losses [part] and their mean [1], fp32, of a part of the batch; `rows` locates the part's rows of each
   // array. Where the network trains, appends the backward pass as well.
-  virtual void append_loss(Tape& tape, const nn::Binding& binding, const std::vector<Rows>& rows, ValueId losses,
+  virtual void append_loss(Tape& tape, const nn::Binding& binding, const std::vector<ArrayRows>& rows, ValueId losses,
                            ValueId loss) const = 0;
 };
 

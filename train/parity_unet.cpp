@@ -90,18 +90,18 @@ class Batches {
   std::size_t steps() const { return steps_; }
   int images() const { return static_cast<int>(images_); }
 
-  Batch at(std::size_t step) const {
+  Batch batch_of_step(std::size_t step) const {
     const auto schedule = diffusion::make_schedule(diffusion::Betas::linear);
-    const std::size_t each = nn::kImageChannels * side_ * side_;
+    const std::size_t image_elements = nn::kImageChannels * side_ * side_;
     const std::size_t first = step * images_;
-    Batch batch{.noised = to_nhwc(x0_.data() + first * each, images_, side_),
-                .noise = to_nhwc(noise_.data() + first * each, images_, side_),
+    Batch batch{.noised = to_nhwc(x0_.data() + first * image_elements, images_, side_),
+                .noise = to_nhwc(noise_.data() + first * image_elements, images_, side_),
                 .t = {}};
     for (std::size_t i = 0; i < images_; ++i) {
       const auto t = static_cast<std::int32_t>(t_[first + i]);
       const double bar = schedule.alpha_bar(t);
       batch.t.push_back(t);
-      for (std::size_t j = i * each; j < (i + 1) * each; ++j) {
+      for (std::size_t j = i * image_elements; j < (i + 1) * image_elements; ++j) {
         batch.noised[j] = static_cast<float>(std::sqrt(bar) * batch.noised[j] + std::sqrt(1 - bar) * batch.noise[j]);
       }
     }
@@ -173,7 +173,7 @@ int run(int argc, char** argv) {
 
   nlohmann::json losses = nlohmann::json::array();
   for (std::size_t number = 0; number < batches.steps(); ++number) {
-    const Batch batch = batches.at(number);
+    const Batch batch = batches.batch_of_step(number);
     EpsilonInputs inputs{.index = std::vector<std::int32_t>(batch.t.size()), .t = batch.t};
     objective.set_batch(batch.noised, batch.noise);
     const StepResults results =

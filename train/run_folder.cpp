@@ -22,20 +22,20 @@ using Json = nlohmann::json;
 
 constexpr const char* kOptions = "options.json";
 
-// Calls each(flag, member) for the options that a resumed training takes from options.json.
-template <class Options, class Each>
-void each_kept(Options& o, const Each& each) {
-  each("--data", o.data);
-  each("--graph", o.graph);
-  each("--branches", o.branches);
-  each("--batches", o.batches);
-  each("--use", o.use);
-  each("--log-every", o.log_every);
-  each("--held-out-every", o.held_out_every);
-  each("--sample-every", o.sample_every);
-  each("--checkpoint-every", o.checkpoint_every);
-  each("--keep", o.keep);
-  each("--device-data-bytes", o.device_data_bytes);
+// Calls visit(flag, member) for the options that a resumed training takes from options.json.
+template <class Options, class Visit>
+void for_each_kept(Options& o, const Visit& visit) {
+  visit("--data", o.data);
+  visit("--graph", o.graph);
+  visit("--branches", o.branches);
+  visit("--batches", o.batches);
+  visit("--use", o.use);
+  visit("--log-every", o.log_every);
+  visit("--held-out-every", o.held_out_every);
+  visit("--sample-every", o.sample_every);
+  visit("--checkpoint-every", o.checkpoint_every);
+  visit("--keep", o.keep);
+  visit("--device-data-bytes", o.device_data_bytes);
 }
 
 void recall(const JsonFields& fields, const char* flag, bool& value) { fields.read(flag, value); }
@@ -45,9 +45,9 @@ void recall(const JsonFields& fields, const char* flag, fs::path& value) {
   fields.read(flag, text);
   value = text;
 }
-template <class Whole>
-void recall(const JsonFields& fields, const char* flag, Whole& value) {
-  fields.read<Whole>(flag, value, 0);
+template <class Integer>
+void recall(const JsonFields& fields, const char* flag, Integer& value) {
+  fields.read<Integer>(flag, value, 0);
 }
 
 std::string read(const fs::path& file) {
@@ -61,7 +61,7 @@ void save_options(const TrainingOptions& options) {
   TrainingOptions kept = options;
   kept.data = fs::absolute(options.data);
   Json json;
-  each_kept(kept, [&](const char* flag, const auto& value) { json[flag] = value; });
+  for_each_kept(kept, [&](const char* flag, const auto& value) { json[flag] = value; });
   io::write_text(options.out / kOptions, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
@@ -71,7 +71,7 @@ void recall_options(TrainingOptions& options, const std::function<bool(const cha
   try {
     const Json json = parse_object(read(file), "it");
     const JsonFields fields(json, "its");
-    each_kept(options, [&](const char* flag, auto& value) {
+    for_each_kept(options, [&](const char* flag, auto& value) {
       if (!given(flag)) recall(fields, flag, value);
     });
   } catch (const UsageError& error) {

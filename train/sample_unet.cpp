@@ -119,7 +119,7 @@ int draw(const Options& o) {
     explain(sampler.program());
     return 0;
   }
-  const std::size_t each = config.model.image_elements();
+  const std::size_t image_elements = config.model.image_elements();
   std::vector<float> drawn;
   std::vector<double> batch_seconds;
   const auto timed = [&](int first) {
@@ -130,7 +130,8 @@ int draw(const Options& o) {
   };
   for (int first = 0; first < o.count; first += images) {
     const std::vector<float> batch = timed(first);
-    drawn.insert(drawn.end(), batch.begin(), batch.begin() + std::min<std::size_t>(images, o.count - first) * each);
+    drawn.insert(drawn.end(), batch.begin(),
+                 batch.begin() + std::min<std::size_t>(images, o.count - first) * image_elements);
     fmt::print("{} of {} images, {:.3g} s for {} in {} steps\n", std::min(o.count, first + images), o.count,
                batch_seconds.back(), images, o.steps);
     std::fflush(stdout);

@@ -46,8 +46,8 @@ struct Sampler::Impl {
         timesteps(diffusion::scheduler_timesteps(scheduler(), options.steps)),
         rows(diffusion::scheduler_table(scheduler(), timesteps)),
         chunk(std::min(options.graph_steps, options.steps)),
-        steps_at(padded(std::size_t{1} * chunk * options.images * sizeof(float))),
-        input_bytes(steps_at + padded((chunk + 1) * sizeof(StepArguments))),
+        steps_offset(padded(std::size_t{1} * chunk * options.images * sizeof(float))),
+        input_bytes(steps_offset + padded((chunk + 1) * sizeof(StepArguments))),
         inputs("a chunk's inputs", input_bytes),
         embeddings("embeddings", std::size_t{1} * chunk * options.images * embedding_bytes()),
         coefficients("the sampler's table", rows.size() * sizeof(diffusion::StepCoefficients)),
@@ -96,7 +96,7 @@ struct Sampler::Impl {
   ValueId philox(Tape& tape, int i) const {
     return tape.value("philox", Dtype::i64, {3}, inputs, inputs_of(i) + offsetof(StepArguments, philox));
   }
-  std::size_t inputs_of(int i) const { return steps_at + i * sizeof(StepArguments); }
+  std::size_t inputs_of(int i) const { return steps_offset + i * sizeof(StepArguments); }
 
   // Sets x to noise, in fp32 and in the model's storage dtype: q_sample of zeros with a table of signal 0 and noise 1.
   Tape first_noise() const {
@@ -151,12 +151,13 @@ struct Sampler::Impl {
   void write_inputs(std::int64_t seed, std::int64_t first) {
     std::memset(host_inputs.data(), 0, host_inputs.bytes());
     for (int i = 0; i < options.steps; ++i) {
-      auto* const at = static_cast<std::byte*>(host_inputs.data()) + i / chunk * input_bytes;
-      std::fill_n(reinterpret_cast<float*>(at) + i % chunk * options.images, options.images,
+      auto* const chunk_inputs = static_cast<std::byte*>(host_inputs.data()) + i / chunk * input_bytes;
+      std::fill_n(reinterpret_cast<float*>(chunk_inputs) + i % chunk * options.images, options.images,
                   static_cast<float>(timesteps[i]));
-      reinterpret_cast<StepArguments*>(at + steps_at)[i % chunk] = {.philox = {seed, i, first}, .number = i};
+      reinterpret_cast<StepArguments*>(chunk_inputs + steps_offset)[i % chunk] = {.philox = {seed, i, first},
+                                                                                  .number = i};
     }
-    auto* const of_first_chunk = static_cast<std::byte*>(host_inputs.data()) + steps_at;
+    auto* const of_first_chunk = static_cast<std::byte*>(host_inputs.data()) + steps_offset;
     reinterpret_cast<StepArguments*>(of_first_chunk)[chunk] = {.philox = {seed, diffusion::kTimesteps, first},
                                                                .number = 0};
   }
@@ -210,8 +211,8 @@ struct Sampler::Impl {
   std::vector<int> timesteps;
   std::vector<diffusion::StepCoefficients> rows;
   int chunk;  // steps per chunk
-  std::size_t steps_at,
-      input_bytes;  // a chunk's inputs: [chunk, images] time steps, at steps_at [chunk + 1] StepArguments
+  std::size_t steps_offset,
+      input_bytes;  // a chunk's inputs: [chunk, images] time steps, at steps_offset [chunk + 1] StepArguments
   OwnedRegion inputs, embeddings, coefficients, all_noise, zeros, x;
   std::optional<OwnedRegion> y;
   PinnedBuffer host_inputs;  // of all chunks

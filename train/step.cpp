@@ -24,7 +24,7 @@ struct ResultLayout {
   std::size_t norm = loss + 256, scale = norm + 256, bytes = scale + 256;
 };
 
-void* at(const Region& region, std::size_t offset) { return static_cast<std::byte*>(region.base) + offset; }
+void* address_of(const Region& region, std::size_t offset) { return static_cast<std::byte*>(region.base) + offset; }
 
 }  // namespace
 
@@ -44,9 +44,9 @@ struct Step::Impl {
         objective(loss_of),
         parameters(model_parameters),
         state(model_state),
-        hyper_at(padded(objective.input_bytes())),
+        hyper_offset(padded(objective.input_bytes())),
         result_layout(objective.batch()),
-        inputs("inputs", hyper_at + padded(sizeof(optimizer::Hyper))),
+        inputs("inputs", hyper_offset + padded(sizeof(optimizer::Hyper))),
         results("results", result_layout.bytes),
         layer_gradients("gradients of a micro-batch", parameters.gradient_offset(parameters.size(), stored())) {
     if (parts() > 1 || !update_reads_layers(promotions)) {
@@ -64,7 +64,7 @@ struct Step::Impl {
     }
     if (options.graph) {
       load_kernels();
-      graph.emplace(Graph::capture([&](Stream on) { each_program(on, enqueued(on)); }));
+      graph.emplace(Graph::capture([&](Stream on) { for_each_program(on, enqueued(on)); }));
     }
   }
 
@@ -82,11 +82,11 @@ struct Step::Impl {
 
   void allocate() {
     const auto region = [](const char* name, std::size_t bytes) { return std::make_unique<OwnedRegion>(name, bytes); };
-    whole = objective.arrays(inputs);
-    part = whole;  // one micro-batch: the network reads the batch in place
+    batch_arrays = objective.arrays(inputs);
+    part_arrays = batch_arrays;  // one micro-batch: the network reads the batch in place
     if (parts() == 1) return;
     losses_part = region("losses of a micro-batch", objective.part() * sizeof(float));
-    for (Rows& rows : part) {
+    for (ArrayRows& rows : part_arrays) {
       part_regions.push_back(region("rows of a micro-batch", objective.part() * rows.row_bytes));
       rows.region = part_regions.back().get();
       rows.offset = 0;
@@ -111,7 +111,7 @@ struct Step::Impl {
                               .gradients = &layer_gradients,
                               .dtype = options.dtype,
                               .promotions = &promotions};
-    objective.append_loss(tape, binding, part, losses, loss);
+    objective.append_loss(tape, binding, part_arrays, losses, loss);
     if (options.batches) tape = nn::with_batches(std::move(tape), promotions);
     return options.branches ? hoist_side_stream(std::move(tape)) : tape;
   }
@@ -127,7 +127,7 @@ struct Step::Impl {
   Tape update_tape(const Append& append) const {
     Tape tape;
     constexpr std::int64_t kHyper = sizeof(optimizer::Hyper) / sizeof(float);
-    const nn::UpdateValues values{.hyper = tape.value("hyper", Dtype::f32, {kHyper}, inputs, hyper_at),
+    const nn::UpdateValues values{.hyper = tape.value("hyper", Dtype::f32, {kHyper}, inputs, hyper_offset),
                                   .norm = tape.value("norm", Dtype::f32, {1}, results, result_layout.norm),
                                   .scale = tape.value("scale", Dtype::f32, {1}, results, result_layout.scale)};
     const nn::Gradients read =
@@ -139,16 +139,17 @@ struct Step::Impl {
   // Calls run() for each program of a step, in order. With several micro-batches, also enqueues copies of each one's
   // rows and losses, because the network program reads and writes fixed addresses.
   template <class Run>
-  void each_program(Stream on, const Run& run) {
+  void for_each_program(Stream on, const Run& run) {
     run(*batch);
     for (int number = 0; number < parts(); ++number) {
-      for (std::size_t i = 0; parts() > 1 && i < part.size(); ++i) {
-        const std::size_t bytes = objective.part() * part[i].row_bytes;
-        copy_async(part[i].region->base, at(*whole[i].region, whole[i].offset + number * bytes), bytes, on);
+      for (std::size_t i = 0; parts() > 1 && i < part_arrays.size(); ++i) {
+        const std::size_t bytes = objective.part() * part_arrays[i].row_bytes;
+        copy_async(part_arrays[i].region->base,
+                   address_of(*batch_arrays[i].region, batch_arrays[i].offset + number * bytes), bytes, on);
       }
       run(*network);
       if (losses_part) {
-        copy_async(at(results, result_layout.losses + number * losses_part->bytes), losses_part->base,
+        copy_async(address_of(results, result_layout.losses + number * losses_part->bytes), losses_part->base,
                    losses_part->bytes, on);
       }
       if (number == 0 && accumulate_first) run(*accumulate_first);
@@ -164,7 +165,7 @@ struct Step::Impl {
 
   void run_step() {
     if (graph) return graph->replay(stream);
-    each_program(stream, enqueued(stream));
+    for_each_program(stream, enqueued(stream));
   }
 
   // Launches every kernel once: a kernel loads at its first launch, and loading is not allowed during capture. The
@@ -202,7 +203,7 @@ struct Step::Impl {
     next = (next + 1) % slots.size();
     auto* const host = static_cast<std::byte*>(slot.inputs.data());
     std::memcpy(host, in.batch.data(), in.batch.size());
-    std::memcpy(host + hyper_at, &in.hyper, sizeof(in.hyper));
+    std::memcpy(host + hyper_offset, &in.hyper, sizeof(in.hyper));
     copy_in_async(inputs.base, slot.inputs.data(), inputs.bytes, stream);
     run();
     copy_out_async(slot.results.data(), results.base, results.bytes, stream);
@@ -214,14 +215,14 @@ struct Step::Impl {
   const Objective& objective;
   const nn::Parameters& parameters;
   nn::State& state;
-  std::size_t hyper_at;
+  std::size_t hyper_offset;
   ResultLayout result_layout;
   OwnedRegion inputs, results;
   OwnedRegion layer_gradients;                             // of a micro-batch
   std::unique_ptr<OwnedRegion> gradients;                  // of a batch, fp32; null: the update reads layer_gradients
   std::unique_ptr<OwnedRegion> losses_part;                // of a micro-batch; null with one micro-batch
   std::vector<std::unique_ptr<OwnedRegion>> part_regions;  // rows of a micro-batch; empty with one micro-batch
-  std::vector<Rows> whole, part;                           // the objective's arrays: of a batch, of a micro-batch
+  std::vector<ArrayRows> batch_arrays, part_arrays;        // the objective's arrays: of a batch, of a micro-batch
   std::unique_ptr<Program> batch, network, accumulate_first, accumulate_more, norm, update;
   OwnedStream stream;
   std::optional<Graph> graph;
@@ -256,7 +257,7 @@ StepResults Step::run_poisoned(const StepInputs& inputs) {
   while (collect()) {
   }
   impl_->start(inputs, [&] {
-    impl_->each_program(impl_->stream, [&](const Program& program) { program.enqueue_poisoned(impl_->stream); });
+    impl_->for_each_program(impl_->stream, [&](const Program& program) { program.enqueue_poisoned(impl_->stream); });
   });
   return *collect();
 }
@@ -266,7 +267,7 @@ StepResults Step::run_on_batch(const StepInputs& inputs) {
   }
   impl_->stream.synchronize();
   impl_->start(inputs, [&] {
-    impl_->each_program(impl_->stream, [&](const Program& program) {
+    impl_->for_each_program(impl_->stream, [&](const Program& program) {
       if (&program != impl_->batch.get()) program.enqueue(impl_->stream);
     });
   });
@@ -324,7 +325,7 @@ std::size_t Step::bytes() const {
 std::size_t Step::num_nodes() const { return impl_->graph ? impl_->graph->num_nodes() : 0; }
 
 void Step::enqueue(Stream stream, const std::function<void(const Program&, std::size_t)>& after) const {
-  impl_->each_program(
+  impl_->for_each_program(
       stream, [&](const Program& program) { program.enqueue(stream, [&](std::size_t i) { after(program, i); }); });
 }
 

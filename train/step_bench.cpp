@@ -54,7 +54,7 @@ std::optional<StepResults> StepBench::submit(Step& step, int number, std::option
   for (int i = 0; i < config_.batch; ++i) {
     batch.push_back(((number - 1) * config_.batch + i) % static_cast<int>(data_.num_training()));
   }
-  inputs.index = source_.place(batch, step.stream());
+  inputs.index = source_.load(batch, step.stream());
   optimizer::Hyper update = hyper(config_, number);
   if (lr) update.lr = *lr;
   std::optional<StepResults> oldest = step.submit({.batch = inputs.bytes(), .hyper = update});

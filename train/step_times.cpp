@@ -32,7 +32,7 @@ class Numbered {
     ++operations[number].runs;
     return number;
   }
-  std::size_t rest() const { return operations.size() - 1; }
+  std::size_t trailing_copies() const { return operations.size() - 1; }
 
   std::vector<StepTimes::Timed> operations;
 
@@ -44,15 +44,15 @@ class Numbered {
 StepTimes mean_of(Numbered numbered, const std::vector<std::vector<Span>>& replays, std::string by,
                   Graph::Edges edges) {
   for (const std::vector<Span>& spans : replays) {
-    const std::vector<Share> shares = shares_of(spans, numbered.operations.size());
-    for (std::size_t i = 0; i < shares.size(); ++i) {
-      Share& sum = numbered.operations[i].share;
-      sum.busy_us += shares[i].busy_us / static_cast<double>(replays.size());
-      sum.gap_us += shares[i].gap_us / static_cast<double>(replays.size());
-      sum.overlap_us += shares[i].overlap_us / static_cast<double>(replays.size());
+    const std::vector<OperationTime> times = operation_times(spans, numbered.operations.size());
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      OperationTime& sum = numbered.operations[i].time;
+      sum.busy_us += times[i].busy_us / static_cast<double>(replays.size());
+      sum.gap_us += times[i].gap_us / static_cast<double>(replays.size());
+      sum.overlap_us += times[i].overlap_us / static_cast<double>(replays.size());
     }
   }
-  if (numbered.operations.back().share == Share{}) numbered.operations.pop_back();
+  if (numbered.operations.back().time == OperationTime{}) numbered.operations.pop_back();
   return {.operations = std::move(numbered.operations), .by = std::move(by), .edges = edges};
 }
 
@@ -68,7 +68,7 @@ StepTimes time_by_records(const Step& step, int replays, KernelRecords& records)
       }
     };
     step.enqueue(on, [&](const Program& program, std::size_t i) { take(numbered.number(program, i)); });
-    take(numbered.rest());
+    take(numbered.trailing_copies());
   });
   for (int i = 0; i < replays; ++i) graph.replay(step.stream());
   return mean_of(std::move(numbered), replays_of(records.take(), operation_of, static_cast<std::size_t>(replays)),
@@ -96,13 +96,13 @@ StepTimes time_by_marks(const Step& step, int replays, const std::string& why) {
     graph.replay(step.stream());
     marks.back()->synchronize();
     const double empty = marks[1]->seconds_since(*marks[0]);
-    std::int64_t at = 0;
+    std::int64_t begin_ns = 0;
     spans.emplace_back();
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       const double seconds = std::max(0.0, marks[i + 2]->seconds_since(*marks[i + 1]) - empty);
       const auto ns = static_cast<std::int64_t>(1e9 * seconds);
-      spans.back().push_back({.operation = numbers[i], .begin_ns = at, .end_ns = at + ns});
-      at += ns;
+      spans.back().push_back({.operation = numbers[i], .begin_ns = begin_ns, .end_ns = begin_ns + ns});
+      begin_ns += ns;
     }
   }
   return mean_of(std::move(numbered), spans, fmt::format("event marks ({})", why), graph.edges());
@@ -110,19 +110,19 @@ StepTimes time_by_marks(const Step& step, int replays, const std::string& why) {
 
 }  // namespace
 
-std::vector<Share> shares_of(std::vector<Span> spans, std::size_t operations) {
+std::vector<OperationTime> operation_times(std::vector<Span> spans, std::size_t operations) {
   std::ranges::sort(spans, {}, [](const Span& span) { return std::pair(span.begin_ns, span.end_ns); });
-  std::vector<Share> shares(operations);
+  std::vector<OperationTime> times(operations);
   std::int64_t covered = spans.empty() ? 0 : spans.front().begin_ns;  // all time before this is attributed
   for (const Span& span : spans) {
-    Share& share = shares.at(span.operation);
-    share.gap_us += 1e-3 * static_cast<double>(std::max<std::int64_t>(0, span.begin_ns - covered));
+    OperationTime& time = times.at(span.operation);
+    time.gap_us += 1e-3 * static_cast<double>(std::max<std::int64_t>(0, span.begin_ns - covered));
     const std::int64_t from = std::max(span.begin_ns, covered);
-    share.busy_us += 1e-3 * static_cast<double>(std::max<std::int64_t>(0, span.end_ns - from));
-    share.overlap_us += 1e-3 * static_cast<double>(std::min(span.end_ns, from) - span.begin_ns);
+    time.busy_us += 1e-3 * static_cast<double>(std::max<std::int64_t>(0, span.end_ns - from));
+    time.overlap_us += 1e-3 * static_cast<double>(std::min(span.end_ns, from) - span.begin_ns);
     covered = std::max(covered, span.end_ns);
   }
-  return shares;
+  return times;
 }
 
 std::vector<std::vector<Span>> replays_of(const std::vector<NodeRecord>& records,

@@ -16,12 +16,12 @@ namespace ladder::train {
 // edge, the driver's record of a kernel begins where the preceding kernel ends, so the launch latency of 0.8 to 1.0 us
 // is in busy_us (H100, driver 580: gaps of 0 ns where the blocks themselves saw 770 to 1020 ns). Across a programmatic
 // edge, the record begins with the kernel's first block, so the time that this block waits is in overlap_us.
-struct Share {
+struct OperationTime {
   double busy_us = 0;     // a kernel of the operation ran, and no kernel that began earlier
   double gap_us = 0;      // nothing ran, before a kernel of the operation began
   double overlap_us = 0;  // a kernel of the operation ran beside a kernel that began earlier
 
-  bool operator==(const Share&) const = default;
+  bool operator==(const OperationTime&) const = default;
 };
 
 // Interval in which a kernel or copy of an operation ran.
@@ -32,7 +32,7 @@ struct Span {
 };
 
 // Returns each operation's share of the time of one step, whose spans are in any order.
-std::vector<Share> shares_of(std::vector<Span> spans, std::size_t operations);
+std::vector<OperationTime> operation_times(std::vector<Span> spans, std::size_t operations);
 
 // Splits the records of one graph into its `replays` replays. Throws Failure where a record belongs to no operation's
 // node, or a node has not run exactly once per replay.
@@ -44,8 +44,8 @@ struct StepTimes {
   struct Timed {
     const Operation* operation = nullptr;  // null: copies after the last operation
     const VersionChoice* choice = nullptr;
-    int runs = 0;  // per step: one for each micro-batch
-    Share share;   // sum of all runs, mean over the replays
+    int runs = 0;        // per step: one for each micro-batch
+    OperationTime time;  // sum of all runs, mean over the replays
   };
   std::vector<Timed> operations;  // in the order of the step
   std::string by;                 // "kernel records", or "event marks", and why

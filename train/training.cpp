@@ -244,7 +244,7 @@ class Training {
     std::vector<std::int32_t> batch(config_.batch);
     for (int i = 0; i < config_.batch; ++i) {
       const std::int64_t position = config_.overfit_batch ? i : (number - 1) * config_.batch + i;
-      const auto image = static_cast<std::int32_t>(order_.at(position));
+      const auto image = static_cast<std::int32_t>(order_.image(position));
       batch[i] = order_.flipped(position) ? -1 - image : image;
     }
     return batch;
@@ -258,7 +258,7 @@ class Training {
 
   void submit(std::int64_t number) {
     EpsilonInputs batch = inputs_of(number);
-    batch.index = source_->place(batch_of(number), step_->stream());
+    batch.index = source_->load(batch_of(number), step_->stream());
     const auto results = step_->submit({.batch = batch.bytes(), .hyper = hyper(config_, number)});
     source_->release(step_->stream());
     if (results) take(*results);
@@ -274,8 +274,8 @@ class Training {
     interval_began_ = Clock::now();
     const std::int64_t steps = done_ - reported_ > 0 && reported_ >= first_ ? done_ - reported_ : done_ - first_;
     reported_ = done_;
-    const double each = seconds / static_cast<double>(steps);
-    const double tflops = step_->flops() / each * 1e-12;
+    const double seconds_per_step = seconds / static_cast<double>(steps);
+    const double tflops = step_->flops() / seconds_per_step * 1e-12;
     const double peak = peak_tflops(config_.dtype);
     const auto count = static_cast<double>(interval_.steps);
     const bool any = interval_.steps > 0;  // false: every update was skipped, so there is no mean loss
@@ -286,7 +286,7 @@ class Training {
                  {"learning_rate", learning_rate(config_, done_)},
                  {"ema_rate", ema_rate(config_, done_)},
                  {"skipped", divergence_.skipped()},
-                 {"ms_a_step", 1e3 * each}};
+                 {"ms_a_step", 1e3 * seconds_per_step}};
     for (int q = 0; q < 4; ++q) {
       const std::int64_t images = interval_.quartile_images[q];
       line["loss_by_quartile_of_t"].push_back(
@@ -297,10 +297,11 @@ class Training {
     fmt::print("step {}/{}  {}  {}{}  {} left{}\n", done_, config_.steps,
                any ? fmt::format("loss {:.5f}  gradient {:.3f}", interval_.loss / count, interval_.norm / count)
                    : "loss and gradient not finite",
-               is_gpu ? fmt::format("{:.2f} ms a step  {:.0f} images/s", 1e3 * each, config_.batch / each)
-                      : fmt::format("{:.1f} s a step on the emulator", each),
+               is_gpu ? fmt::format("{:.2f} ms a step  {:.0f} images/s", 1e3 * seconds_per_step,
+                                    config_.batch / seconds_per_step)
+                      : fmt::format("{:.1f} s a step on the emulator", seconds_per_step),
                is_gpu ? fmt::format("  {:.0f} TFLOP/s ({:.0f} % of {:.0f})", tflops, 100 * tflops / peak, peak) : "",
-               duration(each * static_cast<double>(last - done_)),
+               duration(seconds_per_step * static_cast<double>(last - done_)),
                divergence_.skipped() > 0 ? fmt::format("  updates left out: {}", divergence_.skipped()) : "");
     std::fflush(stdout);
     interval_ = {};

@@ -63,7 +63,7 @@ void to_json(Json& json, const TrainingConfig& c) {
 void from_json(const Json& json, TrainingConfig& c) {
   const JsonFields fields(json, "the training's", JsonFields::Missing::is_wrong);
   fields.read("name", c.name);
-  nn::from_json(fields.at("model"), c.model);
+  nn::from_json(fields.object("model"), c.model);
   fields.read<Dtype>("dtype", c.dtype, {{"bf16", Dtype::bf16}, {"fp32", Dtype::f32}, {"tf32", Dtype::tf32}});
   fields.read<std::int64_t>("steps", c.steps, 1);
   fields.read("batch", c.batch, 1);
@@ -90,19 +90,20 @@ void from_json(const Json& json, TrainingConfig& c) {
 double learning_rate(const TrainingConfig& config, std::int64_t step) {
   if (step <= config.warm_up)
     return config.learning_rate * static_cast<double>(step) / static_cast<double>(config.warm_up);
-  const double behind = static_cast<double>(step - config.warm_up - 1);
-  const double whole = std::max(1.0, static_cast<double>(config.steps - config.warm_up));
-  if (config.decay == Decay::linear) return config.learning_rate * std::max(0.0, 1 - behind / whole);
+  const double steps_after_warm_up = static_cast<double>(step - config.warm_up - 1);
+  const double decay_steps = std::max(1.0, static_cast<double>(config.steps - config.warm_up));
+  if (config.decay == Decay::linear) return config.learning_rate * std::max(0.0, 1 - steps_after_warm_up / decay_steps);
   if (config.decay == Decay::cosine) {
-    return config.learning_rate * 0.5 * (1 + std::cos(std::numbers::pi * std::min(1.0, behind / whole)));
+    return config.learning_rate * 0.5 *
+           (1 + std::cos(std::numbers::pi * std::min(1.0, steps_after_warm_up / decay_steps)));
   }
   return config.learning_rate;
 }
 
 double ema_rate(const TrainingConfig& config, std::int64_t step) {
   if (!config.ema_ramp) return config.ema_rate;
-  constexpr double kShare = 0.05;  // of the images seen: the average's half-life (Karras et al. 2024)
-  return std::min(config.ema_rate, std::pow(0.5, 1 / (kShare * static_cast<double>(step))));
+  constexpr double kHalfLifeFraction = 0.05;  // of the images seen: the average's half-life (Karras et al. 2024)
+  return std::min(config.ema_rate, std::pow(0.5, 1 / (kHalfLifeFraction * static_cast<double>(step))));
 }
 
 std::int32_t time_step(std::uint64_t seed, std::int64_t step, int i) {

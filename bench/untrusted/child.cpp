@@ -89,22 +89,22 @@ class Server {
     kernels_.clear();
     timed_.reset();
     case_ = std::make_unique<Case>(version().pass->parse(text));
-    json plans_there = json::array();
+    json plan_names = json::array();
     const std::string reason = why_not(version(), *case_);
     if (reason.empty()) {
-      for (const Kernel& kernel : plans(version(), *case_)) plans_there.push_back(kernel.name);
+      for (const Kernel& kernel : plans(version(), *case_)) plan_names.push_back(kernel.name);
     }
-    return {{"skip", reason}, {"plans", plans_there}};
+    return {{"skip", reason}, {"plans", plan_names}};
   }
 
   HostTensors inputs(const Frame& request) const {
     HostTensors tensors(case_->tensors);
-    auto at = request.values.begin();
+    auto next_value = request.values.begin();
     for (std::size_t i = 0; i < case_->tensors.size(); ++i) {
       if (!case_->tensors[i].is_read()) continue;
       const auto count = static_cast<std::ptrdiff_t>(case_->tensors[i].elements());
-      tensors.values[i].assign(at, at + count);
-      at += count;
+      tensors.values[i].assign(next_value, next_value + count);
+      next_value += count;
     }
     return tensors;
   }

@@ -45,8 +45,8 @@ struct Options {
 struct Run {
   Status status = Status::pass;
   std::string reason;
-  json at = json::object();  // problem, plan and schedule that `reason` refers to
-  double error = 0;          // largest error
+  json location = json::object();  // problem, plan and schedule that `reason` refers to
+  double error = 0;                // largest error
   int num_checked = 0;
   std::string skipped;  // reason of the latest skipped problem
   json times = json::array();
@@ -62,7 +62,8 @@ class Judge {
       list();
       for (const std::string& line : options_.problems) check_line(line, true);
       for (const std::string& set : options_.sets) {
-        for (const NamedCase& each : named_cases(pass_, set)) check_line(each.problem.text, each.problem.names_dtype);
+        for (const NamedCase& named : named_cases(pass_, set))
+          check_line(named.problem.text, named.problem.names_dtype);
       }
       for (const std::string& line : options_.timed) time_line(line);
       if (run_.status == Status::pass && run_.num_checked == 0) {
@@ -115,20 +116,20 @@ class Judge {
     return found;
   }
 
-  void check_line(const std::string& line, bool is_whole) {
-    for (const Case& c : cases(line, is_whole)) {
+  void check_line(const std::string& line, bool names_dtype) {
+    for (const Case& c : cases(line, names_dtype)) {
       if (run_.status == Status::pass) (void)check_case(c);
     }
   }
 
   // Returns false if the candidate skips the case.
   bool check_case(const Case& c) {
-    run_.at = {{"problem", c.text}, {"dtype", name(c.dtype)}};
+    run_.location = {{"problem", c.text}, {"dtype", name(c.dtype)}};
     std::cout << json{{"progress", c.text}} << std::endl;
     const json head = remote_.ask({{"op", "problem"}, {"text", c.text}}, {}).head;
     if (std::string reason = head.at("skip"); !reason.empty()) {
       run_.skipped = one_line(reason, 200);
-      run_.at = json::object();
+      run_.location = json::object();
       return false;
     }
     if (head.at("plans").empty()) throw Failure("it has no plan for the problem");
@@ -139,8 +140,8 @@ class Judge {
     if (other > 0) orders.push_back(schedules[other]);
     for (const std::string plan : head.at("plans")) {
       for (const std::string& schedule : orders) {
-        run_.at["plan"] = plan;
-        run_.at["schedule"] = schedule;
+        run_.location["plan"] = plan;
+        run_.location["schedule"] = schedule;
         check_plan(checked, plan, schedule);
         if (run_.status == Status::fail && schedule != schedules.front()) {
           run_.reason +=
@@ -150,7 +151,7 @@ class Judge {
       }
     }
     ++run_.num_checked;
-    run_.at = json::object();
+    run_.location = json::object();
     return true;
   }
 
@@ -185,7 +186,7 @@ class Judge {
         continue;
       }
       if (run_.status != Status::pass) return;
-      run_.at = {{"problem", c.text}, {"dtype", name(c.dtype)}};
+      run_.location = {{"problem", c.text}, {"dtype", name(c.dtype)}};
       CheckedCase checked(c, options_.seed);
       const CandidateTimes times = times_of(remote_, checked, def_);
       one.update({{"cold_us", 1e6 * times.cold_seconds}, {"us", 1e6 * times.warm_seconds}});
@@ -195,7 +196,7 @@ class Judge {
         if (baseline.cold_seconds > 0) one["baseline_us"] = 1e6 * baseline.cold_seconds;
       }
       run_.times.push_back(one);
-      run_.at = json::object();
+      run_.location = json::object();
       if (times.doubt.empty()) continue;
       run_.status = Status::untrusted;
       run_.reason = times.doubt;
@@ -212,8 +213,9 @@ class Judge {
 
 Options parse(int argc, char** argv) {
   Options options;
-  char** const own = std::find_if(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--"; });
-  options.command.assign(std::min(own + 1, argv + argc), argv + argc);  // starts the candidate's process
+  char** const separator =
+      std::find_if(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--"; });
+  options.command.assign(std::min(separator + 1, argv + argc), argv + argc);  // starts the candidate's process
   if (options.command.empty()) throw UsageError("no command after --");
   CLI::App app("judges a candidate of a pass; ./ladder try starts it");
   app.add_option("--pass", options.pass)->required();
@@ -228,7 +230,7 @@ Options parse(int argc, char** argv) {
   app.add_option("--least-arithmetic", options.least_arithmetic);
   app.add_flag("--inexact", options.inexact);
   try {
-    app.parse(static_cast<int>(own - argv), argv);
+    app.parse(static_cast<int>(separator - argv), argv);
   } catch (const CLI::ParseError& error) {
     throw UsageError(error.what());
   }
@@ -245,7 +247,7 @@ int run(int argc, char** argv) {
   const auto slash = options.pass.find('/');
   const Pass& pass = find_pass(options.pass.substr(0, slash), options.pass.substr(slash + 1));
   const Run run = Judge(options, pass).run();
-  json verdict = run.at;
+  json verdict = run.location;
   verdict.update({{"verdict", name(run.status)},
                   {"reason", one_line(run.reason)},
                   {"error", std::isfinite(run.error) ? json(run.error) : json()},

@@ -131,7 +131,7 @@ Remote::~Remote() {
 
 Frame Remote::ask(const json& request, const std::vector<float>& values, std::size_t most_values) {
   if (!gone_.empty()) throw Failure(gone_);
-  std::string at = request.at("op");
+  std::string operation = request.at("op");
   try {
     channel_->send(request, values);
     if (std::optional<Frame> answer = channel_->receive(most_values)) {
@@ -143,7 +143,7 @@ Frame Remote::ask(const json& request, const std::vector<float>& values, std::si
   } catch (const UsageError& error) {
     throw Failure(error.what());
   } catch (const Late&) {
-    gone_ = fmt::format("it was still busy after {:g} s, at {}, and was ended", seconds_, at);
+    gone_ = fmt::format("it was still busy after {:g} s, at {}, and was ended", seconds_, operation);
   } catch (const Failure& error) {
     gone_ = error.what();
   } catch (const json::exception&) {
@@ -158,7 +158,7 @@ Frame Remote::ask(const json& request, const std::vector<float>& values, std::si
   for (int i = 0; by_itself && i < 100 && runs(); ++i) usleep(10'000);
   kill(-pid_, SIGKILL);
   waitpid(pid_, &status, 0);
-  if (by_itself) gone_ = fmt::format("{}, at {}{}", ending(status), at, last_words());
+  if (by_itself) gone_ = fmt::format("{}, at {}{}", ending(status), operation, last_words());
   throw Failure(gone_);
 }
 
@@ -196,11 +196,11 @@ std::size_t num_output_values(const Case& c) {
 std::vector<std::vector<float>> unpacked_outputs(const Case& c, const std::vector<float>& values) {
   if (values.size() != num_output_values(c)) throw Failure("it hands over outputs of another size");
   std::vector<std::vector<float>> outputs;
-  auto at = values.begin();
+  auto begin = values.begin();
   for (const TensorSpec* spec : written(c.tensors)) {
-    const auto next = at + static_cast<std::ptrdiff_t>(spec->elements());
-    outputs.emplace_back(at, next);
-    at = next;
+    const auto end = begin + static_cast<std::ptrdiff_t>(spec->elements());
+    outputs.emplace_back(begin, end);
+    begin = end;
   }
   return outputs;
 }

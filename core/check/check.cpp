@@ -56,8 +56,8 @@ bool differ(const std::vector<std::vector<float>>& a, const std::vector<std::vec
   for (std::size_t i = 0; i < a.size(); ++i) {
     float largest = 0;
     for (const float value : a[i]) largest = std::max(largest, std::isfinite(value) ? std::abs(value) : 0);
-    for (std::size_t at = 0; at < a[i].size(); ++at) {
-      const float x = a[i][at], y = b[i][at];
+    for (std::size_t element = 0; element < a[i].size(); ++element) {
+      const float x = a[i][element], y = b[i][element];
       const bool same = x == y || (std::isnan(x) && std::isnan(y));
       if (!same && !(std::abs(x - y) <= kOfLargest * largest)) return true;
     }
@@ -111,8 +111,8 @@ Verdict check_patterns(KernelUnderTest& kernel, CheckedCase& c, const std::vecto
   if (backend::kind() == backend::Kind::emulator) return *first;
   kernel.reset(Contents::nan, Contents::kept);
   if (std::string fault = kernel.launch_held(); !fault.empty()) return failed(std::move(fault));
-  const Verdict held = judged(kernel, c, patterns.front(), def);
-  return held.status == Status::pass ? *first : held;
+  const Verdict delayed = judged(kernel, c, patterns.front(), def);
+  return delayed.status == Status::pass ? *first : delayed;
 } catch (const Failure& failure) {  // the process that runs the kernel has died
   return failed(one_line(failure.what()));
 }
@@ -208,10 +208,10 @@ std::string other_bits(const std::vector<std::vector<float>>& first, const std::
   for (std::size_t i = 0; i < other.size(); ++i) {
     if (!other[i].empty() && std::memcmp(other[i].data(), first[i].data(), other[i].size() * sizeof(float)) == 0)
       continue;
-    for (std::size_t at = 0; at < other[i].size(); ++at) {
-      if (std::bit_cast<std::uint32_t>(other[i][at]) == std::bit_cast<std::uint32_t>(first[i][at])) continue;
-      return fmt::format("{} gave other bits than the first launch: output {}, element {}: {} and {}", which, i, at,
-                         other[i][at], first[i][at]);
+    for (std::size_t element = 0; element < other[i].size(); ++element) {
+      if (std::bit_cast<std::uint32_t>(other[i][element]) == std::bit_cast<std::uint32_t>(first[i][element])) continue;
+      return fmt::format("{} gave other bits than the first launch: output {}, element {}: {} and {}", which, i,
+                         element, other[i][element], first[i][element]);
     }
   }
   return {};

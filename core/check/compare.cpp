@@ -213,7 +213,7 @@ Verdict compare(const Case& c, Pattern pattern, const std::vector<std::vector<fl
     LADDER_CHECK(y.size() == specs[i]->elements() && refs[i].value.size() == y.size() &&
                  refs[i].magnitude.size() == y.size());
     const Rule rule{c, *specs[i], pattern, refs[i], def};
-    const Tally t = rule.tally([&](std::int64_t at) { return y[at]; });
+    const Tally t = rule.tally([&](std::int64_t element_idx) { return y[element_idx]; });
     if (t.wrong > 0 && verdict.status == Status::pass) {
       verdict.status = Status::fail;
       verdict.reason = describe(rule, t, y);
@@ -262,7 +262,9 @@ std::string accepted_null_answer(const Case& c, Pattern pattern, const Reference
           specs[i]->name);
     }
     const auto accepts = [&](const auto& answer) {
-      const auto told = [&](std::int64_t at) { return magnitude[at] == 0 ? 0.0f : answer(at); };
+      const auto told = [&](std::int64_t element_idx) {
+        return magnitude[element_idx] == 0 ? 0.0f : answer(element_idx);
+      };
       // At least a quarter must be wrong, not half: SiLU maps large negative sums to 0, half of all integer ones.
       return 4 * rule.tally(told).wrong < count;
     };
@@ -278,7 +280,9 @@ std::string accepted_null_answer(const Case& c, Pattern pattern, const Reference
     for (std::size_t t = 0; t < run.inputs.values.size(); ++t) {
       const std::vector<float>& values = run.inputs.values[t];
       if (values.empty()) continue;
-      const auto copied = [&](std::int64_t at) { return round_to(specs[i]->dtype, values[at % values.size()]); };
+      const auto copied = [&](std::int64_t element_idx) {
+        return round_to(specs[i]->dtype, values[element_idx % values.size()]);
+      };
       if (accepts(copied)) return complaint(fmt::format("a copy of {}", c.tensors[t].name));
     }
   }

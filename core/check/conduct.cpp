@@ -123,7 +123,7 @@ class Conduct {
     for (std::size_t i = 0; i < kChanges.size() && fault.empty(); ++i) {
       const HostTensors others = nearly_equal_inputs(*c_, inputs(), c_.seed() + i, kChanges[i]);
       Outputs fresh;
-      fault = beside(*second, others, fresh);
+      fault = launch_both(*second, others, fresh);
       if (fault.empty() && ((i == 0 && is_small(*c_)) || fresh == first_)) fault = wrong(fresh, others);
     }
     return fault;
@@ -139,7 +139,7 @@ class Conduct {
 
   // Launch `second` on `others` and the first kernel on its own inputs, which must give the first launch's bits. Then
   // launch the first on `others` too, which must give the bits of the second. `fresh` receives the second's outputs.
-  std::string beside(KernelUnderTest& second, const HostTensors& others, Outputs& fresh) {
+  std::string launch_both(KernelUnderTest& second, const HostTensors& others, Outputs& fresh) {
     second.refill(others);
     kernel_.reset(Contents::nan, Contents::kept);
     second.reset(Contents::nan, Contents::kept);

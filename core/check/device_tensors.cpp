@@ -62,8 +62,8 @@ const Bytes& guard(Bands bands) {
 // Returns the index of the first byte that differs, if any.
 std::optional<std::size_t> first_difference(std::span<const unsigned char> a, std::span<const unsigned char> b) {
   if (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0) return std::nullopt;
-  const auto [at, _] = std::mismatch(a.begin(), a.end(), b.begin());
-  return at == a.end() ? std::nullopt : std::optional<std::size_t>(at - a.begin());
+  const auto [difference, _] = std::mismatch(a.begin(), a.end(), b.begin());
+  return difference == a.end() ? std::nullopt : std::optional<std::size_t>(difference - a.begin());
 }
 
 // Bytes of the allocation before and after a buffer of `bytes`.
@@ -168,17 +168,17 @@ class Buffer {
   std::string damage(Dtype dtype) const {
     Bytes band(kGuardBytes);
     backend::copy_out(band.data(), data() - kGuardBytes, kGuardBytes);
-    if (const auto at = first_difference(band, *guard_)) {
-      return fmt::format("{}: overwritten {} bytes before its start", name_, kGuardBytes - *at);
+    if (const auto offset = first_difference(band, *guard_)) {
+      return fmt::format("{}: overwritten {} bytes before its start", name_, kGuardBytes - *offset);
     }
     band.resize(bands_.after);
     backend::copy_out(band.data(), data() + bytes_, band.size());
-    if (const auto at = first_difference(band, *guard_)) {
-      return fmt::format("{}: overwritten {} bytes past its end", name_, *at);
+    if (const auto offset = first_difference(band, *guard_)) {
+      return fmt::format("{}: overwritten {} bytes past its end", name_, *offset);
     }
     if (!initial_ && !given_.empty()) {
-      if (const auto at = first_difference(read(), given_)) {
-        return fmt::format("input {}: changed at element {}", name_, *at / size_of(dtype));
+      if (const auto offset = first_difference(read(), given_)) {
+        return fmt::format("input {}: changed at element {}", name_, *offset / size_of(dtype));
       }
     }
     return {};

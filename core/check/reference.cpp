@@ -60,8 +60,8 @@ bool register_outliers(const Pass& pass, const OutlierRule& rule) {
 }
 
 bool register_reference(const Pass& pass, ReferenceFunction reference) {
-  const auto [at, is_first] = references().emplace(&pass, reference);
-  if (!is_first) at->second = nullptr;  // ambiguous: reference_outputs() throws
+  const auto [entry, is_first] = references().emplace(&pass, reference);
+  if (!is_first) entry->second = nullptr;  // ambiguous: reference_outputs() throws
   return is_first;
 }
 
@@ -72,10 +72,10 @@ ExpectedOutputs reference_outputs(const Case& c, const HostTensors& inputs) {
   NamedOutputs named = found->second(c, inputs);
   ExpectedOutputs expected;
   for (const TensorSpec* spec : written(c.tensors)) {
-    auto at = named.find(spec->name);
-    if (at == named.end()) throw Failure(c.pass->path() + ": its reference has no output " + spec->name);
-    expected.push_back(std::move(at->second));
-    named.erase(at);
+    auto entry = named.find(spec->name);
+    if (entry == named.end()) throw Failure(c.pass->path() + ": its reference has no output " + spec->name);
+    expected.push_back(std::move(entry->second));
+    named.erase(entry);
   }
   if (!named.empty()) throw Failure(c.pass->path() + ": its reference has an output too many, " + named.begin()->first);
   return expected;

@@ -31,7 +31,7 @@ class Forward {
  private:
   ValueId blocks(const Level1d& level, ValueId x, ValueId skip = kNoValue) {
     for (const ResidualBlock1d& block : level.blocks) {
-      x = residual_block(block, {.x = x, .rest = skip});
+      x = residual_block(block, {.x = x, .x_rest = skip});
       skip = kNoValue;
     }
     return x;
@@ -44,7 +44,7 @@ class Forward {
     if (block.projects()) {
       const std::string projection = name + ".residual_conv";
       residual = layers_.conv1d(projection, in.x, Conv1d::plain);
-      if (in.rest != kNoValue) residual = layers_.conv1d_more(projection, kOfSkip, in.rest, residual);
+      if (in.x_rest != kNoValue) residual = layers_.conv1d_more(projection, kOfSkip, in.x_rest, residual);
     }
     const ValueId h = layers_.conv1d_block(name + ".blocks.0", in, config_.groups, name + "." + kFilm, kNoValue);
     return layers_.conv1d_block(name + ".blocks.1", {.x = h}, config_.groups, {}, residual);

@@ -42,10 +42,10 @@ void Unet1dConfig::check() const {
   if (taps < 1 || taps > kMaxTaps || taps % 2 == 0) {
     throw UsageError(fmt::format("taps of a convolution: 1, 3, 5 or 7, not {}", taps));
   }
-  const int unit = 1 << (levels() - 1);
-  if (horizon < unit || horizon % unit != 0) {
+  const int divisor = 1 << (levels() - 1);
+  if (horizon < divisor || horizon % divisor != 0) {
     throw UsageError(fmt::format("horizon {}: {} levels halve it {} times, so that it is a multiple of {}", horizon,
-                                 levels(), levels() - 1, unit));
+                                 levels(), levels() - 1, divisor));
   }
   at_least("groups", groups, 1);
   if (std::ranges::any_of(dims, [this](int width) { return width % groups != 0; })) {

@@ -40,10 +40,10 @@ Unet1dLayers::Unet1dLayers(const Unet1dConfig& config) {
 
 std::vector<ResidualBlock1d> Unet1dLayers::blocks() const {
   std::vector<ResidualBlock1d> all;
-  const auto add = [&](const Level1d& each) { all.insert(all.end(), each.blocks.begin(), each.blocks.end()); };
-  for (const Level1d& each : down) add(each);
+  const auto add = [&](const Level1d& level) { all.insert(all.end(), level.blocks.begin(), level.blocks.end()); };
+  for (const Level1d& level : down) add(level);
   add(middle);
-  for (const Level1d& each : up) add(each);
+  for (const Level1d& level : up) add(level);
   return all;
 }
 

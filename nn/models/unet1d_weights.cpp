@@ -36,11 +36,11 @@ class Published {
   }
 
   void level(const Unet1dConfig& config, const Level1d& level, Kind resample) {
-    for (const ResidualBlock1d& each : level.blocks) {
-      block(each.name + ".blocks.0", each.in, each.out, config.taps);
-      block(each.name + ".blocks.1", each.out, each.out, config.taps);
-      layer(each.name + ".cond_encoder.1", {config.film_rows(each.out), config.condition()}, Kind::linear);
-      if (each.projects()) layer(each.name + ".residual_conv", {each.out, each.in, 1}, Kind::conv);
+    for (const ResidualBlock1d& residual : level.blocks) {
+      block(residual.name + ".blocks.0", residual.in, residual.out, config.taps);
+      block(residual.name + ".blocks.1", residual.out, residual.out, config.taps);
+      layer(residual.name + ".cond_encoder.1", {config.film_rows(residual.out), config.condition()}, Kind::linear);
+      if (residual.projects()) layer(residual.name + ".residual_conv", {residual.out, residual.in, 1}, Kind::conv);
     }
     if (level.resample.empty()) return;
     const std::int64_t taps = resample == Kind::transposed ? kDoublingTaps : kHalvingTaps;
@@ -139,14 +139,14 @@ std::vector<float> packed_weights(const Unet1dConfig& config, const Parameters& 
   for (PublishedTensor& tensor : published_tensors(config)) published.emplace(tensor.name, std::move(tensor));
   std::vector<float> flat(parameters.size(), 0.0f);
   for (const Parameter& p : parameters.all()) {
-    const bool is_rest = p.name.ends_with(kOfSkip);
-    const std::string name = is_rest ? p.name.substr(0, p.name.size() - std::string_view(kOfSkip).size()) : p.name;
+    const bool is_of_skip = p.name.ends_with(kOfSkip);
+    const std::string name = is_of_skip ? p.name.substr(0, p.name.size() - std::string_view(kOfSkip).size()) : p.name;
     const PublishedTensor& tensor = published.at(name);
     const std::vector<float>& from = weights.at(name);
     LADDER_CHECK(static_cast<std::int64_t>(from.size()) == tensor.elements(), name);
     float* const to = flat.data() + p.begin;
     if (tensor.kind == Kind::conv || tensor.kind == Kind::transposed) {
-      const std::int64_t first = is_rest ? tensor.shape[1] - p.shape[1] : 0;
+      const std::int64_t first = is_of_skip ? tensor.shape[1] - p.shape[1] : 0;
       pack_conv(from, tensor.shape, tensor.kind == Kind::transposed, first, p.shape[1], to);
     } else if (tensor.kind == Kind::linear) {  // the observation's columns
       for (std::int64_t row = 0; row < p.shape[0]; ++row) {

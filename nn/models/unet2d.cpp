@@ -137,14 +137,14 @@ ValueId Unet2d::embed(Tape& tape, const Binding& binding, ValueId t, const Regio
   const auto layers = std::make_shared<Layers>(tape, binding);
   // Keep `layers` alive for the backward pass, whose steps refer to it: the step registered here runs last.
   if (binding.gradients != nullptr) tape.on_backward([layers] {});
-  layers->set_beside(true);
+  layers->set_side_stream(true);
   const int wide = config_.embedding_channels();
   ValueId h = layers->sinusoids("time_embed", t, config_.channels);
   h = layers->linear("time_embed.0", h, wide);
   h = layers->silu("time_embed.1", h);
   h = layers->linear("time_embed.2", h, wide);
   h = layers->linear_group(kEmbedding, layers->silu("emb_layers.0", h), output);
-  layers->set_beside(false);
+  layers->set_side_stream(false);
   return h;
 }
 

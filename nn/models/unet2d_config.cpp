@@ -99,16 +99,16 @@ void from_json(const nlohmann::json& json, Unet2dConfig& config) {
 
 std::vector<int> parse_list(std::string_view text, std::string_view what) {
   std::vector<int> numbers;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (at != end) {
+  const char* begin = text.data();
+  const char* const end = begin + text.size();
+  while (begin != end) {
     int number = 0;
-    const auto [rest, error] = std::from_chars(at, end, number);
-    if (error != std::errc{} || (rest != end && *rest != ',') || rest + 1 == end) {
+    const auto [parse_end, error] = std::from_chars(begin, end, number);
+    if (error != std::errc{} || (parse_end != end && *parse_end != ',') || parse_end + 1 == end) {
       throw UsageError(fmt::format("{} is a list of numbers such as 1,2,3, not '{}'", what, text));
     }
     numbers.push_back(number);
-    at = rest == end ? end : rest + 1;
+    begin = parse_end == end ? end : parse_end + 1;
   }
   return numbers;
 }

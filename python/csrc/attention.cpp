@@ -75,12 +75,12 @@ Tensor attention_qkv_backward(const Tensor& given_d_o, const Tensor& given_qkv, 
 // Returns x [n, t, heads, d] without a copy if kernels can load its rows 16 bytes at a time, else a contiguous copy.
 Tensor rows_of(const Tensor& x) {
   const std::int64_t run = 16 / static_cast<std::int64_t>(size_of(*dtype_of(x)));
-  bool whole = reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % 16 == 0 && x.stride(3) == 1;
+  bool vectorizable = reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % 16 == 0 && x.stride(3) == 1;
   for (int i = 0; i < 3; ++i) {
     const std::int64_t stride = x.stride(i);
-    whole = whole && (x.size(i) == 1 || (stride % run == 0 && stride <= std::numeric_limits<int>::max()));
+    vectorizable = vectorizable && (x.size(i) == 1 || (stride % run == 0 && stride <= std::numeric_limits<int>::max()));
   }
-  return whole && (x.size(1) == 1 || x.stride(1) > 0) ? x : to_contiguous(x);
+  return vectorizable && (x.size(1) == 1 || x.stride(1) > 0) ? x : to_contiguous(x);
 }
 
 // Returns x's strides in elements, or Strides{} if x is contiguous as [n, t, heads, d]. Strides of dimensions of size 1

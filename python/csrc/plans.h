@@ -82,8 +82,8 @@ const Planned<P>& planned(const typename P::Problem& problem, int device) {
   const int generation = choices.generation();
   {
     const std::shared_lock lock(mutex);
-    for (const Planned<P>& each : known) {
-      if (each.device == device && each.generation == generation && each.problem == problem) return each;
+    for (const Planned<P>& entry : known) {
+      if (entry.device == device && entry.generation == generation && entry.problem == problem) return entry;
     }
   }
   Planned<P> made{.problem = problem, .device = device, .generation = generation};
@@ -109,15 +109,15 @@ const Planned<P>& planned(const typename P::Problem& problem, int device) {
 template <class P>
 bool run(const typename P::Problem& problem, const typename P::Tensors& tensors, const Tensor& like) {
   const CurrentDevice device(like.get_device());
-  const Planned<P>& at = planned<P>(problem, device.number());
-  at.choice->calls.fetch_add(1, std::memory_order_relaxed);
-  const Version* version = at.choice->version;
+  const Planned<P>& entry = planned<P>(problem, device.number());
+  entry.choice->calls.fetch_add(1, std::memory_order_relaxed);
+  const Version* version = entry.choice->version;
   if (version == nullptr) return false;
   try {
-    const Workspace workspace(like, at.plan.workspace_bytes, version->def.private_workspace);
-    at.plan.bind(tensors, workspace.pointer())(device.stream());
+    const Workspace workspace(like, entry.plan.workspace_bytes, version->def.private_workspace);
+    entry.plan.bind(tensors, workspace.pointer())(device.stream());
   } catch (const std::exception& error) {
-    fail(*at.choice, error);
+    fail(*entry.choice, error);
   }
   return true;
 }

@@ -102,7 +102,7 @@ class Policies {
     return last_;
   }
 
-  std::shared_ptr<Prepared> at(std::int64_t number) {
+  std::shared_ptr<Prepared> find(std::int64_t number) {
     const std::lock_guard lock(mutex_);
     const auto found = prepared_.find(number);
     if (found == prepared_.end()) throw UsageError(fmt::format("there is no policy {}", number));
@@ -110,7 +110,7 @@ class Policies {
   }
 
   void drop(std::int64_t number) {
-    std::shared_ptr<Prepared> ended = at(number);
+    std::shared_ptr<Prepared> ended = find(number);
     {
       const std::lock_guard lock(mutex_);
       prepared_.erase(number);
@@ -135,7 +135,7 @@ Policies& policies() {
 // Returns actions [samples, horizon, action_dim]. All are fp32.
 Tensor policy_answer(const Tensor& given_condition, const Tensor& given_initial, const Tensor& given_steps,
                      std::int64_t number) {
-  const std::shared_ptr<Prepared> prepared = policies().at(number);
+  const std::shared_ptr<Prepared> prepared = policies().find(number);
   const nn::Unet1dConfig& network = prepared->file.network;
   const auto noise_row = static_cast<std::int64_t>(prepared->policy.noise_row());
   const auto num_steps = prepared->steps.noisy() ? static_cast<std::int64_t>(prepared->steps.rows.size()) : 0;

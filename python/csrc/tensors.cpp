@@ -15,13 +15,13 @@ constexpr std::uintptr_t kAlignment = 16;
 Sizes dense_strides(const Sizes& sizes, bool channels_last) {
   Sizes strides(sizes.size());
   std::int64_t next = 1;
-  const auto place = [&](std::size_t i) {
+  const auto set_stride = [&](std::size_t i) {
     strides[i] = next;
     next *= std::max<std::int64_t>(sizes[i], 1);
   };
-  if (channels_last) place(1);
+  if (channels_last) set_stride(1);
   for (std::size_t i = sizes.size(); i-- > 0;) {
-    if (!channels_last || i != 1) place(i);
+    if (!channels_last || i != 1) set_stride(i);
   }
   return strides;
 }

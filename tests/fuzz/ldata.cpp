@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (std::size_t i = 0; i < set.num_training(); ++i) sum += set.training(i)[set.image_bytes() - 1];
     for (std::size_t i = 0; i < set.num_held_out(); ++i) sum += set.held_out(i)[set.image_bytes() - 1];
     ladder::train::Order order(sum, set.num_training(), true);
-    if (order.at(sum) >= set.num_training()) std::abort();
+    if (order.image(sum) >= set.num_training()) std::abort();
     set.check_digest();
   } catch (const ladder::Failure&) {
   }

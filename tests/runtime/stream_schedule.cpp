@@ -23,14 +23,14 @@ class Branches : public ::testing::Test {
   void SetUp() override {
     if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
     const auto x = tape_.value("x", Dtype::f32, {8, 64}, region_);
-    tape_.set_beside(true);
+    tape_.set_side_stream(true);
     const auto a = sum("a", x, x), b = sum("b", a, a);
-    tape_.set_beside(false);
+    tape_.set_side_stream(false);
     const auto c = sum("c", x, x), d = sum("d", c, c), e = sum("e", d, c);
     const auto f = sum("f", e, b);
-    tape_.set_beside(true);
+    tape_.set_side_stream(true);
     sum("g", d, d);
-    tape_.set_beside(false);
+    tape_.set_side_stream(false);
     sum("h", f, f);
   }
 
@@ -88,9 +88,9 @@ TEST(Turns, WhatIsHeldHasALimit) {
   ValueId x = value();
   for (int i = 0; i < 3; ++i) {
     x = sum(x);
-    tape.set_beside(true);
+    tape.set_side_stream(true);
     sum(x);
-    tape.set_beside(false);
+    tape.set_side_stream(false);
   }
   const std::vector<StreamSlot> slots = plan_streams(tape, true);
   EXPECT_EQ(slots[2].waits_for, kNothing);

@@ -153,7 +153,7 @@ TEST(Dataset, TheDigestFindsAChangedByte) {
 
 std::vector<std::size_t> drawn(Order& order, std::uint64_t first, std::size_t count) {
   std::vector<std::size_t> images;
-  for (std::uint64_t position = first; position < first + count; ++position) images.push_back(order.at(position));
+  for (std::uint64_t position = first; position < first + count; ++position) images.push_back(order.image(position));
   return images;
 }
 
@@ -202,7 +202,7 @@ TEST(Order, DoesNotDependOnWhatWasAskedBefore) {
   const std::vector<std::size_t> images = drawn(through, 0, 60);
   const std::vector<bool> mirrored = flips(through, 0, 60);
   for (std::uint64_t position = 60; position-- > 0;) {
-    EXPECT_EQ(back.at(position), images[position]) << position;
+    EXPECT_EQ(back.image(position), images[position]) << position;
     EXPECT_EQ(back.flipped(position), mirrored[position]) << position;
   }
   Order resumed(5, 13, true);
@@ -214,7 +214,7 @@ TEST(Order, EveryImageStandsEverywhereEquallyOften) {
   Order order(7, kImages);
   std::vector<int> counts(kImages * kImages);
   for (std::uint64_t position = 0; position < std::uint64_t{kImages} * kEpochs; ++position) {
-    ++counts[position % kImages * kImages + order.at(position)];
+    ++counts[position % kImages * kImages + order.image(position)];
   }
   // 4000 expected, standard deviation 57.
   EXPECT_GT(*std::min_element(counts.begin(), counts.end()), 3700);

@@ -92,7 +92,7 @@ class Alone {
     EpsilonInputs inputs{
         .t = times_of(config_, number), .seed = static_cast<std::int64_t>(config_.seed), .offset = number};
     for (std::int64_t p = (number - 1) * config_.batch; p < number * config_.batch; ++p) {
-      const auto image = static_cast<std::int32_t>(order.at(p));
+      const auto image = static_cast<std::int32_t>(order.image(p));
       inputs.index.push_back(order.flipped(p) ? -1 - image : image);
     }
     step_.submit({.batch = inputs.bytes(), .hyper = {.one_minus_beta1 = 1, .one_minus_beta2 = 1, .eps = 1, .step = 1}});

@@ -296,7 +296,7 @@ TEST_F(HeldOutLoss, TimeStepsLieInEqualDistances) {
 
 class Images : public NeedsDevice {
  protected:
-  // Returns the device bytes of an image that place() or held_out() names.
+  // Returns the device bytes of an image that load() or held_out() names.
   static std::vector<std::uint8_t> at(const ImageSource& source, std::int32_t number, std::size_t image_bytes) {
     std::vector<std::uint8_t> all(source.pixels().bytes);
     backend::copy_out(all.data(), source.pixels().base, all.size());
@@ -323,7 +323,7 @@ TEST_F(Images, AreWhereTheyAreSaidToBe) {
     // A batch must not overwrite images of the previous batch, which a step may still be reading.
     for (const std::vector<std::int32_t>& batch :
          std::vector<std::vector<std::int32_t>>{{0, 1, 2}, {-1 - 6, 5, 4}, {3, 3, -1 - 0}, {6, 2, 1}, {1, 1, 1}}) {
-      const std::vector<std::int32_t> placed = source.place(batch, stream);
+      const std::vector<std::int32_t> placed = source.load(batch, stream);
       stream.synchronize();
       ASSERT_EQ(placed.size(), batch.size());
       for (std::size_t i = 0; i < batch.size(); ++i) {

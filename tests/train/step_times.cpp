@@ -15,22 +15,23 @@ namespace {
 using ladder::test::has;
 using ladder::test::message_of;
 
-double sum(const std::vector<Share>& shares) {
-  return std::accumulate(shares.begin(), shares.end(), 0.0,
-                         [](double all, const Share& share) { return all + share.busy_us + share.gap_us; });
+double sum(const std::vector<OperationTime>& times) {
+  return std::accumulate(times.begin(), times.end(), 0.0,
+                         [](double all, const OperationTime& time) { return all + time.busy_us + time.gap_us; });
 }
 
 TEST(Shares, GapsBelongToTheOneAfterThem) {
-  const std::vector<Share> shares = shares_of({{0, 5000, 7000}, {1, 8000, 11000}, {0, 11500, 12000}}, 2);
-  EXPECT_EQ(shares, (std::vector<Share>{{.busy_us = 2.5, .gap_us = 0.5}, {.busy_us = 3, .gap_us = 1}}));
-  EXPECT_DOUBLE_EQ(sum(shares), 7);
+  const std::vector<OperationTime> times = operation_times({{0, 5000, 7000}, {1, 8000, 11000}, {0, 11500, 12000}}, 2);
+  EXPECT_EQ(times, (std::vector<OperationTime>{{.busy_us = 2.5, .gap_us = 0.5}, {.busy_us = 3, .gap_us = 1}}));
+  EXPECT_DOUBLE_EQ(sum(times), 7);
 }
 
 TEST(Shares, WhatOverlapsIsCountedOnce) {
   // Operation 1 begins before 0 has ended; 2 overlaps both and adds no busy time.
-  const std::vector<Share> shares = shares_of({{2, 1500, 1800}, {0, 1000, 2000}, {1, 1700, 4000}}, 4);
-  EXPECT_EQ(shares, (std::vector<Share>{{.busy_us = 1}, {.busy_us = 2, .overlap_us = 0.3}, {.overlap_us = 0.3}, {}}));
-  EXPECT_DOUBLE_EQ(sum(shares), 3);
+  const std::vector<OperationTime> times = operation_times({{2, 1500, 1800}, {0, 1000, 2000}, {1, 1700, 4000}}, 4);
+  EXPECT_EQ(times,
+            (std::vector<OperationTime>{{.busy_us = 1}, {.busy_us = 2, .overlap_us = 0.3}, {.overlap_us = 0.3}, {}}));
+  EXPECT_DOUBLE_EQ(sum(times), 3);
 }
 
 TEST(Shares, TheSumIsTheStepWhateverLies) {
@@ -49,10 +50,10 @@ TEST(Shares, TheSumIsTheStepWhateverLies) {
     last = std::max(last, end);
     all += end - begin;
   }
-  const std::vector<Share> shares = shares_of(spans, 7);
-  EXPECT_NEAR(sum(shares), 1e-3 * static_cast<double>(last - first), 1e-6);
+  const std::vector<OperationTime> times = operation_times(spans, 7);
+  EXPECT_NEAR(sum(times), 1e-3 * static_cast<double>(last - first), 1e-6);
   double kernels = 0;
-  for (const Share& share : shares) kernels += share.busy_us + share.overlap_us;
+  for (const OperationTime& time : times) kernels += time.busy_us + time.overlap_us;
   EXPECT_NEAR(kernels, 1e-3 * static_cast<double>(all), 1e-6);
 }
 
@@ -90,7 +91,7 @@ TEST(StepTimes, EveryOperationOfAStepIsThere) {
   for (std::size_t i = 0; i < operations; ++i) {
     EXPECT_EQ(times.operations[i].runs, 1);
     if (backend::kind() == backend::Kind::gpu) {
-      EXPECT_GT(times.operations[i].share.busy_us + times.operations[i].share.overlap_us, 0)
+      EXPECT_GT(times.operations[i].time.busy_us + times.operations[i].time.overlap_us, 0)
           << times.operations[i].operation->name;
     }
   }
