@@ -228,9 +228,9 @@ void add_how(CLI::App& app, Words& words) {
   app.add_flag("--environment", words.environment, "print what a record would say of this machine and build");
   app.add_option("--seed", words.seed, "of the inputs (default: another one every run)")->check(io::kFilled);
   app.add_option("--schedule", words.schedule,
-                 "in which order the emulator runs threads: asc, desc, random:7, greedy:7")
+                 "in which order the emulator runs threads: asc, desc, random:7, greedy:7, late:7")
       ->check(io::kFilled)
-      ->check(io::pattern("asc|desc|(random|greedy)(:[0-9]+)?"));
+      ->check(io::pattern("asc|desc|(random|greedy|late)(:[0-9]+)?"));
   CLI::Option* record =
       app.add_option("--record", words.record, "write everything measured to this JSON file (results/SCHEMA.md)")
           ->type_name("FILE");

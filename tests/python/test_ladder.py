@@ -224,7 +224,7 @@ class BareClone(unittest.TestCase):
             ("--dtype: it is empty", "bench", "conv3x3", "--dtype", ""),
             ("--schedule: it is empty", "bench", "conv3x3", "--schedule", ""),
             ("--device: invalid choice: ''", "bench", "conv3x3", "--device", ""),
-            ("greedy:7, not 'sideways'", "bench", "conv3x3", "--schedule", "sideways"),
+            ("late:7, not 'sideways'", "bench", "conv3x3", "--schedule", "sideways"),
             ("--benchmark_format=yaml: console, json, csv", "bench", "conv3x3", "--benchmark_format=yaml"),
             ("unknown argument '--benchmark_velocity=1'", "bench", "conv3x3", "--benchmark_velocity=1"),
             ("unknown argument '--velocity'", "bench", "conv3x3", "--velocity"),

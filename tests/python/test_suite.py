@@ -220,6 +220,18 @@ def test_cases_are_counted_and_what_failed_is_shown(fake, capsys):
     assert capsys.readouterr().out == ""
 
 
+def test_tests_of_streams_run_once_more_under_late(fake, capfd):
+    found = suite.units("emulator", ["test_train", "test_check"], [])
+    assert [unit.key for unit in found] == ["emulator test_train", "emulator test_check", "emulator test_train late"]
+    assert [unit.schedule for unit in suite.units("sanitize", ["test_train"], [])] == [""]
+    fake.run(1)
+    capfd.readouterr()
+    fake.path.write_text(fake.path.read_text().replace("said $*", "schedule $LADDER_SCHEDULE."))
+    for unit in found[::2]:
+        test_programs.run_one(unit, fake.path)
+    assert "schedule late.\n" in capfd.readouterr().out
+
+
 def test_a_likely_race_is_named_once_a_version(fake):
     case = '<testcase classname="a_b_v01" name="ci_{}"><failure message="FAIL: y; differs: likely a race" /></testcase>'
     told = _REPORT.replace(

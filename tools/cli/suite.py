@@ -18,6 +18,8 @@ from .test_programs import Totals, Unit
 _VERSIONS = "test_versions_"  # one for each layer
 # Tests of the emulator's threads and faults: the only programs, besides the versions', to run under ThreadSanitizer.
 _EMULATOR_TESTS = ("test_simt", "test_faults")
+# Tests of code that works with streams: they run once more under the emulator's schedule late.
+_STREAM_TESTS = ("test_kernel", "test_runtime", "test_nn", "test_train", "test_denoise", "test_policy")
 _SANITIZERS = ("sanitize", "tsan")  # presets
 _SANITIZER_BUILD = 25 * 60  # seconds for the full build of one of these presets on two cores
 _SANITIZER_SLOWDOWN = 4  # a unit's time under a sanitizer, as a multiple of its time on the emulator
@@ -72,11 +74,14 @@ def run(
 
 
 def units(preset, programs, versions):
-    """All units of a preset: each test_versions_<layer> gives a unit per version, any other program is one unit."""
+    """All units of a preset: each test_versions_<layer> gives a unit per version, any other program is one unit, and
+    one more on the emulator if it works with streams."""
     found = [Unit(preset, _VERSIONS + v.layer, v.name) for v in versions if _VERSIONS + v.layer in programs]
     others = [program for program in programs if not program.startswith(_VERSIONS)]
     if preset == "tsan":
         others = [program for program in others if program in _EMULATOR_TESTS]
+    if preset == "emulator":
+        found += [Unit(preset, program, schedule="late") for program in others if program in _STREAM_TESTS]
     return [Unit(preset, program) for program in others] + found
 
 

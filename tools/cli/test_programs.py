@@ -42,10 +42,11 @@ class Unit:
     program: str
     version: str = ""  # "conv3x3/fprop/v03_smem_tile", of test_versions_<layer>
     flags: tuple = ()
+    schedule: str = ""  # the emulator's, for programs that do not set one
 
     @property
     def key(self):
-        return " ".join(filter(None, (self.preset, self.program, self.version)))
+        return " ".join(filter(None, (self.preset, self.program, self.version, self.schedule)))
 
     def gtest_flags(self):
         if not self.version:
@@ -68,6 +69,8 @@ def run_one(unit, program):
     report = program.with_name(f"{unit.key.replace(' ', '.').replace('/', '_')}.xml")
     report.unlink(missing_ok=True)
     env = {**tools.environment(), "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
+    if unit.schedule:
+        env["LADDER_SCHEDULE"] = unit.schedule
     started = time.monotonic()
     process = subprocess.run(
         [program, f"--gtest_output=xml:{report}", "--gtest_brief=1", *unit.gtest_flags()],
