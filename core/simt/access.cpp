@@ -161,9 +161,9 @@ extern "C" {
   }
   const void* const at = __builtin_return_address(0);
   end_thread([&](const Fiber& fiber) {
-    const std::string place =
+    const std::string source_line =
         place_of(at, fmt::format("{}:{}:{}", relative_path(check->file), check->line, check->column));
-    return fmt::format("{}: misaligned: {} is not at a multiple of {} bytes", place, describe(fiber, address),
+    return fmt::format("{}: misaligned: {} is not at a multiple of {} bytes", source_line, describe(fiber, address),
                        alignment);
   });
 }

@@ -177,15 +177,16 @@ void Block::try_complete(Warp& warp, unsigned lane) {
   Fiber* const lanes = &fibers_[(&warp - warps_.get()) * kWarpSize];
   const Fiber& self = lanes[lane];
   void* operands[kWarpSize];
-  for (unsigned rest = self.mask; rest != 0; rest &= rest - 1) {
-    const int l = std::countr_zero(rest);
+  for (unsigned remaining = self.mask; remaining != 0; remaining &= remaining - 1) {
+    const int l = std::countr_zero(remaining);
     const Fiber& other = lanes[l];
     if (other.collective != self.collective || other.mask != self.mask) return;
     if (self.collective->aligned && !(other.where == self.where)) return;
     operands[l] = other.operands;
   }
   if (self.collective->complete) self.collective->complete(operands, self.mask);
-  for (unsigned rest = self.mask; rest != 0; rest &= rest - 1) lanes[std::countr_zero(rest)].collective = nullptr;
+  for (unsigned remaining = self.mask; remaining != 0; remaining &= remaining - 1)
+    lanes[std::countr_zero(remaining)].collective = nullptr;
   warp.waiting &= ~self.mask;
   warp.sync_parity ^= 1u << std::countr_zero(self.mask);
   make_ready(warp, self.mask);
@@ -255,8 +256,8 @@ void Block::wake(const void* event) {
   for (int w = 0; w < num_warps_; ++w) {
     Warp& warp = warps_[w];
     unsigned woken = 0;
-    for (unsigned rest = warp.blocked; rest != 0; rest &= rest - 1) {
-      Fiber& fiber = fibers_[w * kWarpSize + std::countr_zero(rest)];
+    for (unsigned remaining = warp.blocked; remaining != 0; remaining &= remaining - 1) {
+      Fiber& fiber = fibers_[w * kWarpSize + std::countr_zero(remaining)];
       if (fiber.event != event) continue;
       fiber.event = nullptr;
       woken |= 1u << fiber.lane;

@@ -18,9 +18,9 @@ constexpr int kPoison = 0xff;
 constexpr unsigned kRunBytes = 16;      // what the swizzle moves as one
 constexpr unsigned kMaxRowBytes = 128;  // of a box, with this swizzle
 
-void poison(unsigned char* place, std::size_t bytes) {
-  std::memset(place, kPoison, bytes);
-  sanitizer::wrote(place, bytes);
+void poison(unsigned char* address, std::size_t bytes) {
+  std::memset(address, kPoison, bytes);
+  sanitizer::wrote(address, bytes);
 }
 
 }  // namespace
@@ -82,7 +82,7 @@ void tma_load_multicast(void* shared, const TensorMap& map, std::uint64_t* barri
   }
   for (unsigned rank = 0; rank < size; ++rank) {
     if ((blocks >> rank & 1) == 0) continue;
-    const auto its = [&](void* own) { return detail::map_shared(own, rank, where); };
+    const auto its = [&](void* local) { return detail::map_shared(local, rank, where); };
     self.cluster()
         .block(static_cast<int>(rank))
         .hopper()

@@ -218,8 +218,8 @@ std::unique_ptr<TensorCores::Slice> TensorCores::begin_slice(WarpQueue& queue,
   if (!queue.fenced) {
     bool changed = last == queue.finished.end();
     if (!changed) {
-      (*last)->for_each([&](const float& held, const float& value) {
-        changed = changed || std::bit_cast<std::uint32_t>(held) != std::bit_cast<std::uint32_t>(value);
+      (*last)->for_each([&](const float& resident, const float& value) {
+        changed = changed || std::bit_cast<std::uint32_t>(resident) != std::bit_cast<std::uint32_t>(value);
       });
     }
     if (changed) block_.fault("wgmma: no wgmma_fence since the accumulators were written", first.where);
@@ -239,48 +239,49 @@ std::unique_ptr<TensorCores::Slice> TensorCores::begin_slice(WarpQueue& queue,
   slice->unfinished = 0;
   for (int lane = 0; lane < detail::kWarpSize; ++lane)
     slice->lanes[lane] = static_cast<const Wgmma*>(operands[lane])->d;
-  slice->for_each([](float& held, float& value) {
-    value = held;
-    held = std::bit_cast<float>(kPoison);
+  slice->for_each([](float& resident, float& value) {
+    value = resident;
+    resident = std::bit_cast<float>(kPoison);
   });
   return slice;
 }
 
 void TensorCores::issue(void* const (&operands)[detail::kWarpSize]) {
   const sanitizer::Unseen unseen;
-  const Wgmma& own = *static_cast<const Wgmma*>(operands[0]);
+  const Wgmma& issued = *static_cast<const Wgmma*>(operands[0]);
   for (void* lane : operands) {
     const Wgmma& other = *static_cast<const Wgmma*>(lane);
-    if (other.a != own.a || other.b != own.b || other.accumulate != own.accumulate || other.n != own.n ||
-        other.a_mn_major != own.a_mn_major || other.b_mn_major != own.b_mn_major ||
-        !other.a_registers != !own.a_registers) {
-      block_.fault("wgmma: lanes gave different operands", own.where);
+    if (other.a != issued.a || other.b != issued.b || other.accumulate != issued.accumulate || other.n != issued.n ||
+        other.a_mn_major != issued.a_mn_major || other.b_mn_major != issued.b_mn_major ||
+        !other.a_registers != !issued.a_registers) {
+      block_.fault("wgmma: lanes gave different operands", issued.where);
     }
   }
-  Warpgroup& group = own_group(own.where);
+  Warpgroup& group = own_group(issued.where);
   const int warp = block_.thread() / detail::kWarpSize % kWarps;
   WarpQueue& queue = group.warps[warp];
 
   // Check that this is the same multiplication as the other warps'.
   const std::uint64_t number = queue.num_issued;
   if (number == group.first + group.queue.size()) {
-    if (!own.a_registers) check_operand(own.a, own.a_mn_major, kWarps * kWarpRows, "A", own.where);
-    check_operand(own.b, own.b_mn_major, own.n, "B", own.where);
-    group.queue.push_back({.operands = own, .wgmma_group = queue.num_groups});
+    if (!issued.a_registers) check_operand(issued.a, issued.a_mn_major, kWarps * kWarpRows, "A", issued.where);
+    check_operand(issued.b, issued.b_mn_major, issued.n, "B", issued.where);
+    group.queue.push_back({.operands = issued, .wgmma_group = queue.num_groups});
   }
   Multiplication& multiplication = group.queue[number - group.first];
   const Wgmma& theirs = multiplication.operands;
-  if (!(own.where == theirs.where) || own.a != theirs.a || own.b != theirs.b || own.n != theirs.n ||
-      own.format != theirs.format || own.a_mn_major != theirs.a_mn_major || own.b_mn_major != theirs.b_mn_major ||
-      own.accumulate != theirs.accumulate || queue.num_groups != multiplication.wgmma_group) {
+  if (!(issued.where == theirs.where) || issued.a != theirs.a || issued.b != theirs.b || issued.n != theirs.n ||
+      issued.format != theirs.format || issued.a_mn_major != theirs.a_mn_major ||
+      issued.b_mn_major != theirs.b_mn_major || issued.accumulate != theirs.accumulate ||
+      queue.num_groups != multiplication.wgmma_group) {
     block_.fault(
         fmt::format("wgmma: another warp of the warpgroup has a different multiplication in its place, at {}:{}",
                     theirs.where.file, theirs.where.line),
-        own.where);
+        issued.where);
   }
 
-  if (own.a_registers) {
-    if (!queue.fenced) block_.fault("wgmma: A is in registers, and no wgmma_fence since the last wait", own.where);
+  if (issued.a_registers) {
+    if (!queue.fenced) block_.fault("wgmma: A is in registers, and no wgmma_fence since the last wait", issued.where);
     for (int lane = 0; lane < detail::kWarpSize; ++lane) {
       multiplication.a_registers[warp][lane] = static_cast<const Wgmma*>(operands[lane])->a_registers;
     }
@@ -288,14 +289,14 @@ void TensorCores::issue(void* const (&operands)[detail::kWarpSize]) {
 
   // Find or begin the slice of the warp's rows.
   auto slice = std::find_if(queue.in_flight.begin(), queue.in_flight.end(),
-                            [&](const auto& candidate) { return candidate->lanes[0] == own.d; });
+                            [&](const auto& candidate) { return candidate->lanes[0] == issued.d; });
   if (slice == queue.in_flight.end()) {
     queue.in_flight.push_back(begin_slice(queue, operands));
     slice = queue.in_flight.end() - 1;
   } else {
-    if ((*slice)->n != own.n) block_.fault("wgmma: accumulators of another width are in flight here", own.where);
+    if ((*slice)->n != issued.n) block_.fault("wgmma: accumulators of another width are in flight here", issued.where);
     for (const float* lane : (*slice)->lanes) {
-      if (!poisoned(lane, own.n / 2)) block_.fault("wgmma: accumulators were written while in flight", own.where);
+      if (!poisoned(lane, issued.n / 2)) block_.fault("wgmma: accumulators were written while in flight", issued.where);
     }
   }
   ++(*slice)->unfinished;
@@ -337,8 +338,8 @@ void TensorCores::execute_until(Warpgroup& group, std::uint64_t end) {
       // The layout of dev/ptx/wgmma.h.
       for (int row = 0; row < kWarps * kWarpRows; ++row) {
         for (int word = 0; word < 8; ++word) {
-          const std::uint32_t* const held = multiplication.a_registers[row / kWarpRows][row % 8 * 4 + word % 4];
-          std::memcpy(a[row].bytes + 4 * word, held + row % kWarpRows / 8 + word / 4 * 2, 4);
+          const std::uint32_t* const resident = multiplication.a_registers[row / kWarpRows][row % 8 * 4 + word % 4];
+          std::memcpy(a[row].bytes + 4 * word, resident + row % kWarpRows / 8 + word / 4 * 2, 4);
         }
       }
     } else {
@@ -400,7 +401,7 @@ void TensorCores::write_back(Warpgroup& group, WarpQueue& queue, Where where) {
     for (const float* lane : slice.lanes) {
       if (!poisoned(lane, slice.n / 2)) block_.fault("wgmma: accumulators were written while in flight", where);
     }
-    slice.for_each([](float& held, const float& value) { held = value; });
+    slice.for_each([](float& resident, const float& value) { resident = value; });
     queue.finished.push_back(std::move(queue.in_flight[i]));
     queue.in_flight.erase(queue.in_flight.begin() + static_cast<std::ptrdiff_t>(i));
   }
@@ -431,10 +432,10 @@ namespace {
 TensorCores& tensor_cores() { return active("wgmma", {}).hopper().tensor_cores; }
 
 void complete_wgmma(void* const (&operands)[kWarpSize], unsigned mask) {
-  const Wgmma& own = *static_cast<const Wgmma*>(operands[0]);
-  if (mask != kFullMask) fault("wgmma: needs all 32 lanes of the warp", own.where);
+  const Wgmma& issued = *static_cast<const Wgmma*>(operands[0]);
+  if (mask != kFullMask) fault("wgmma: needs all 32 lanes of the warp", issued.where);
   tensor_cores().issue(operands);
-  tensor_cores().note_reads(own);
+  tensor_cores().note_reads(issued);
 }
 void complete_fence(void* const (&operands)[kWarpSize], unsigned) {
   tensor_cores().fence(*static_cast<const Where*>(operands[0]));

@@ -29,21 +29,21 @@ template <float (*convert)(std::uint32_t)>
 void multiply_m16n8k16(void* const (&operands)[kWarpSize]) {
   float a[16][16], b[16][8], d[16][8];
   for (int lane = 0; lane < kWarpSize; ++lane) {
-    const Mma& own = *static_cast<const Mma*>(operands[lane]);
+    const Mma& fragments = *static_cast<const Mma*>(operands[lane]);
     const int g = lane / 4;
     const int t = lane % 4;
     for (int half = 0; half < 2; ++half) {
       const int shift = 16 * half;
       const int c = 2 * t + half;
       auto element = [&](std::uint32_t word) { return convert(word >> shift & 0xffff); };
-      a[g][c] = element(own.a[0]);
-      a[g + 8][c] = element(own.a[1]);
-      a[g][c + 8] = element(own.a[2]);
-      a[g + 8][c + 8] = element(own.a[3]);
-      b[c][g] = element(own.b[0]);
-      b[c + 8][g] = element(own.b[1]);
-      d[g][c] = own.d[half];
-      d[g + 8][c] = own.d[2 + half];
+      a[g][c] = element(fragments.a[0]);
+      a[g + 8][c] = element(fragments.a[1]);
+      a[g][c + 8] = element(fragments.a[2]);
+      a[g + 8][c + 8] = element(fragments.a[3]);
+      b[c][g] = element(fragments.b[0]);
+      b[c + 8][g] = element(fragments.b[1]);
+      d[g][c] = fragments.d[half];
+      d[g + 8][c] = fragments.d[2 + half];
     }
   }
   multiply(a, b, d);
@@ -99,16 +99,16 @@ void complete_mma_m16n8k16_f16(void* const (&operands)[kWarpSize], unsigned) {
 void complete_mma_m16n8k8_tf32(void* const (&operands)[kWarpSize], unsigned) {
   float a[16][8], b[8][8], d[16][8];
   for (int lane = 0; lane < kWarpSize; ++lane) {
-    const Mma& own = *static_cast<const Mma*>(operands[lane]);
+    const Mma& fragments = *static_cast<const Mma*>(operands[lane]);
     const int g = lane / 4;
     const int t = lane % 4;
-    a[g][t] = from_tf32_bits(own.a[0]);
-    a[g + 8][t] = from_tf32_bits(own.a[1]);
-    a[g][t + 4] = from_tf32_bits(own.a[2]);
-    a[g + 8][t + 4] = from_tf32_bits(own.a[3]);
-    b[t][g] = from_tf32_bits(own.b[0]);
-    b[t + 4][g] = from_tf32_bits(own.b[1]);
-    for (int i = 0; i < 4; ++i) d[g + i / 2 * 8][2 * t + i % 2] = own.d[i];
+    a[g][t] = from_tf32_bits(fragments.a[0]);
+    a[g + 8][t] = from_tf32_bits(fragments.a[1]);
+    a[g][t + 4] = from_tf32_bits(fragments.a[2]);
+    a[g + 8][t + 4] = from_tf32_bits(fragments.a[3]);
+    b[t][g] = from_tf32_bits(fragments.b[0]);
+    b[t + 4][g] = from_tf32_bits(fragments.b[1]);
+    for (int i = 0; i < 4; ++i) d[g + i / 2 * 8][2 * t + i % 2] = fragments.d[i];
   }
   multiply(a, b, d);
   for (int lane = 0; lane < kWarpSize; ++lane) {

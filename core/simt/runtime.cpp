@@ -145,10 +145,10 @@ std::uint64_t most_workers(const Launch& launch) {
 
 }  // namespace
 
-void run(const Launch& asked, void (*body)(void*), void* context) {
+void run(const Launch& requested, void (*body)(void*), void* context) {
   LADDER_CHECK(detail::current == nullptr, "a kernel launched a kernel");
-  check(asked);
-  Launch launch = asked;
+  check(requested);
+  Launch launch = requested;
   if (launch.cooperative) launch.cluster = launch.grid;  // run as one: see grid_barrier.h
   static std::atomic<std::uint64_t> num_launches{0};
   char end = 0;

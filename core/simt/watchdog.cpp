@@ -29,8 +29,8 @@ int limit_seconds() {
     if (!given) return kDefault;
     int seconds = 0;
     const char* end = given + std::strlen(given);
-    const auto [rest, error] = std::from_chars(given, end, seconds);
-    return error == std::errc() && rest == end && seconds >= 0 ? seconds : kDefault;
+    const auto [parsed_end, error] = std::from_chars(given, end, seconds);
+    return error == std::errc() && parsed_end == end && seconds >= 0 ? seconds : kDefault;
   }();
   return limit;
 }
