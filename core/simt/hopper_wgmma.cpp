@@ -494,6 +494,7 @@ std::uint64_t wgmma_descriptor_mn(const void* shared, unsigned group_stride, uns
   return describe(shared, group_stride, chunk_stride, row_bytes, where);
 }
 
+void fence_proxy_async() { sanitizer::fence_proxy_async(); }
 void wgmma_fence(Where where) { detail::join(detail::kFence, detail::kFullMask, &where, where); }
 void wgmma_commit(Where where) { detail::join(detail::kCommit, detail::kFullMask, &where, where); }
 void wgmma_wait(int pending, Where where) {

@@ -79,6 +79,7 @@ inline void release_as(void* fiber, void* p) {
 inline constexpr bool kNotesAccesses = true;
 inline void did_read(const void* p, std::size_t bytes) { __tsan_read_range(const_cast<void*>(p), bytes); }
 inline void wrote(void* p, std::size_t bytes) { __tsan_write_range(p, bytes); }
+inline void fence_proxy_async() {}  // it knows no proxies
 // Hides the emulator's own bookkeeping until the end of the scope: library functions are seen wherever they are called
 // from, and this memory belongs to no thread in particular.
 struct Unseen {
@@ -114,6 +115,7 @@ inline void release_as(void*, void*) {}
 inline constexpr bool kNotesAccesses = false;
 inline void did_read(const void*, std::size_t) {}
 inline void wrote(void*, std::size_t) {}
+inline void fence_proxy_async() {}
 struct Unseen {
   Unseen() {}
 };

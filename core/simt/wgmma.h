@@ -44,6 +44,7 @@ std::uint64_t wgmma_descriptor(const void* shared, unsigned group_stride, int ro
 std::uint64_t wgmma_descriptor_mn(const void* shared, unsigned group_stride, unsigned chunk_stride, int row_bytes,
                                   Where where = Where::here());
 
+void fence_proxy_async();
 void wgmma_fence(Where where = Where::here());
 void wgmma_commit(Where where = Where::here());
 void wgmma_wait(int pending, Where where = Where::here());

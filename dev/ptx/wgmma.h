@@ -88,6 +88,8 @@ __device__ __forceinline__ void wgmma_commit(LADDER_WHERE_ALONE) {
 __device__ __forceinline__ void wgmma_fence_stores() {
 #if defined(__CUDACC__)
   LADDER_SM90_ASM("fence.proxy.async.shared::cta;" ::: "memory");
+#else
+  simt::fence_proxy_async();
 #endif
 }
 
