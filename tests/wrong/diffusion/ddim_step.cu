@@ -5,12 +5,12 @@ namespace {
 
 // Forgets the direction back to x.
 struct NoDirection {
-  __device__ void operator()(Step& s) const { s.pred_weight = 0.0f; }
+  __device__ void operator()(StepCoefficients& s) const { s.pred_weight = 0.0f; }
 };
 
 // Noise where the direction belongs.
 struct NoiseInPlaceOfEps {
-  __device__ void operator()(Step& s) const { exchange(s.pred_weight, s.sigma); }
+  __device__ void operator()(StepCoefficients& s) const { exchange(s.pred_weight, s.sigma); }
 };
 
 }  // namespace

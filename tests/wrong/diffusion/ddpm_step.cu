@@ -5,7 +5,7 @@ namespace {
 
 // Weights of x0 and x exchanged.
 struct NoiseAlone {
-  __device__ void operator()(Step& s) const { exchange(s.x0_weight, s.x_weight); }
+  __device__ void operator()(StepCoefficients& s) const { exchange(s.x0_weight, s.x_weight); }
 };
 
 }  // namespace
