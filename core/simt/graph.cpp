@@ -111,7 +111,9 @@ struct Event::Impl {
   simt::Counts before;
   std::shared_ptr<simt::StreamQueue> queue;  // else the stream's, and its work before the event
   std::uint64_t end = 0;
-  std::shared_ptr<std::chrono::steady_clock::time_point> passed;  // made anew by each record()
+  // Made anew by each record().
+  std::shared_ptr<std::chrono::steady_clock::time_point> passed =
+      std::make_shared<std::chrono::steady_clock::time_point>();
 };
 
 Event::Event() : impl_(std::make_unique<Impl>()) {}

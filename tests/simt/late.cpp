@@ -144,6 +144,7 @@ TEST_F(Late, AFailureIsThrownWhereItsStreamIsWaitedFor) {
 
 TEST_F(Late, TimesAreThoseOfEventsThatHavePassed) {
   Event end;
+  EXPECT_EQ(end.seconds_since(event_), 0) << "marked, not recorded";
   event_.record(first_);
   end.record(first_);
   EXPECT_THROW(static_cast<void>(end.seconds_since(event_)), Failure);
