@@ -3,7 +3,7 @@
 import pytest
 
 from cli import paths
-from cli.errors import Failure, UsageError
+from cli.errors import Failure
 from dev import mutants
 
 
@@ -34,28 +34,8 @@ def test_a_list_is_read_and_a_wrong_one_is_refused(tmp_path):
     (tmp_path / "a.toml").write_text(_ONE)
     (one,) = mutants.read(tmp_path)
     assert one.area == "a" and one.wrong() == ""
-    assert one.arguments() == ["--gtest_filter=silu_forward_v01_naive.*"]
     (tmp_path / "a.toml").write_text(_ONE.replace("# Ladder", "there is no such text"))
     assert mutants.read(tmp_path)[0].wrong() == "README.md has its text 0 times, not once"
     (tmp_path / "a.toml").write_text(_ONE.replace("why", "reason"))
     with pytest.raises(Failure, match=r"a.toml: not a list of mutants: unknown key reason"):
         mutants.read(tmp_path)
-
-
-def test_a_survivor_fails_unless_it_says_why(capsys):
-    caught = mutants.Mutant("a", "caught", "f", "1", "2", "async", "test_x", "Why.")
-    survivor = mutants.Mutant("a", "survivor", "f", "1", "2", "plain", "test_x", "Why.")
-    results = {
-        "a/caught": {"digest": "", "emulator": False, "emulator late": True},
-        "a/survivor": {"digest": "", "emulator": False},
-    }
-    assert mutants._report([caught, survivor], results) == 1
-    out = capsys.readouterr().out
-    assert "survives: a/survivor: Why." in out and "a/caught" not in out
-    excused = mutants.Mutant("a", "survivor", "f", "1", "2", "plain", "test_x", "Why.", survives="Nothing reads it.")
-    assert mutants._report([caught, excused], results) == 0
-
-
-def test_an_unknown_area_is_a_usage_error():
-    with pytest.raises(UsageError, match="no area 'sideways'"):
-        mutants.main(["sideways"])

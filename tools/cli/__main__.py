@@ -26,7 +26,6 @@ diff | dev.diff | <layer>/<pass> A B | two versions side by side: registers, ins
 profile | profiling.profile | <layer>[/<pass>] --version V | Nsight Compute on one launch, explained
 sanitize | profiling.sanitize | [<layer>[/<pass>]...] | compute-sanitizer's four tools, each proven to fire
 resources | dev.resources | [<layer>[/<pass>]] | registers, shared memory and spills of every kernel
-mutants | dev.mutants | [AREA...] [--list] | plants the bugs of tests/mutants, and counts those that the tests catch
 A search
 tree | search.tree | <layer>/<pass> [--best] [--json] | the candidates that were tried, and the way to the fastest
 promote-candidate | search.promote | <layer>/<pass> NODE [--name N] | a candidate of the search as the next version
