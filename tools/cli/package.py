@@ -82,14 +82,14 @@ def compile_into(preset, options=()):
     build.build(preset, [*options, f"-DLADDER_TORCH_INCLUDE={headers()}"], [_TARGET])
 
 
-def test(preset, options=(), flags=()):
-    """Runs python/tests; the last line printed is the totals. Without PyTorch, prints a line and skips them."""
+def test(preset, options=(), tests=("python/tests",)):
+    """Runs `tests`, of pytest; the last line printed is the totals. Without PyTorch, prints a line and skips them."""
     interpreter = python()
     if not interpreter:
         say.line("the PyTorch package: skipped, there is no PyTorch; ./ladder setup --torch fetches it (4.8 GB)")
         return Totals(skipped=1)
     compile_into(preset, options)
-    return test_programs.run_pytest("python", interpreter, ["python/tests", *flags])
+    return test_programs.run_pytest("python", interpreter, tests)
 
 
 def _environment():
