@@ -17,7 +17,7 @@ if(LADDER_EMULATOR)
   # assert() counts, and a vector at an address that is none of its multiples is an error, as on a GPU:
   # core/simt/access.cpp reports both.
   set(LADDER_KERNEL_OPTIONS -UNDEBUG)
-  if(NOT LADDER_SANITIZE)
+  if(NOT LADDER_SANITIZE MATCHES "address")
     list(APPEND LADDER_KERNEL_OPTIONS -fsanitize=alignment -fno-sanitize-recover=alignment)
   endif()
   target_compile_options(ladder_kernel_headers PRIVATE ${LADDER_KERNEL_OPTIONS})

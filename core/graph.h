@@ -1,6 +1,6 @@
 // Streams, events, asynchronous copies, and graphs: a sequence of launches recorded once and replayed. On the emulator
-// work runs when it is enqueued, so that streams and events have nothing to order; a graph there is the list of what
-// was enqueued.
+// work runs when it is enqueued, but under the schedule late, which keeps it until something waits for it; a graph there
+// is the list of what was enqueued.
 //
 //     OwnedStream stream;
 //     const Graph graph = Graph::capture([&](Stream on) { first(on); second(on); });

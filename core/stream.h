@@ -5,6 +5,6 @@ struct CUstream_st;
 
 namespace ladder {
 
-using Stream = CUstream_st*;  // cudaStream_t; the emulator runs every launch at once and ignores it
+using Stream = CUstream_st*;  // cudaStream_t; the emulator has queues of its own (core/simt/stream.h)
 
 }  // namespace ladder

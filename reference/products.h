@@ -8,7 +8,7 @@
 namespace ladder::reference {
 
 // Resolvers of cloned functions run before a sanitizer is ready.
-#if defined(__x86_64__) && !defined(LADDER_ASAN) && !defined(LADDER_TSAN)
+#if defined(__x86_64__) && !defined(LADDER_ASAN)
 #define LADDER_CLONED [[gnu::target_clones("avx2", "default")]]
 #else
 #define LADDER_CLONED

@@ -24,7 +24,7 @@ std::vector<std::string> schedules() {
   std::vector<std::string> all = backend::schedules();
 #if defined(LADDER_ASAN)
   all.resize(1);
-#elif defined(LADDER_TSAN)
+#elif defined(LADDER_ORDER)
   if (all.size() > 2) all.erase(all.begin() + 1, all.end() - 1);
 #endif
   return all;

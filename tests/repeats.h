@@ -11,8 +11,8 @@
 
 namespace ladder::test {
 
-// True in a sanitizer build, where every launch takes several times as long.
-#if defined(LADDER_ASAN) || defined(LADDER_TSAN)
+// True in a build with AddressSanitizer or preset order, where every launch takes several times as long.
+#if defined(LADDER_ASAN) || defined(LADDER_ORDER)
 inline constexpr bool kSanitized = true;
 #else
 inline constexpr bool kSanitized = false;

@@ -7,6 +7,13 @@
 
 namespace ladder::test {
 
+// True in a build that checks the order of accesses (preset order).
+#if defined(LADDER_ORDER)
+inline constexpr bool kChecksOrder = true;
+#else
+inline constexpr bool kChecksOrder = false;
+#endif
+
 // Run `registrar` after the flags are parsed and before any test. Programs register tests made from data there.
 bool at_start(std::function<void()> registrar);
 

@@ -1,6 +1,6 @@
 // Every version of a layer, on every problem of the layer's sets ci and edge and on random problems, in each of its
 // dtypes, under every schedule of the backend, with every pattern. Problems of ci also test that the bits are the same
-// every time. ThreadSanitizer is slow and has a set of its own: a problem or two in which threads share memory.
+// every time. Preset order is slow and has a set of its own: a problem or two in which threads share memory.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -393,8 +393,8 @@ std::vector<Case> promoted_problems(const Version& v) {
 
 const bool registered = test::at_start([] {
   for (const Version* v : all_versions()) {
-#if defined(LADDER_TSAN)
-    add_named_tests(*v, "tsan");
+#if defined(LADDER_ORDER)
+    add_named_tests(*v, "order");
 #else
     add_named_tests(*v, "ci");
     add_named_tests(*v, "edge");

@@ -20,20 +20,13 @@
 
 namespace ladder::simt {
 
-namespace {
-
-// End the running thread, and with it the kernel, with a fault whose text is describe(thread). Never returns, so that
-// nothing its callers hold is destroyed.
-template <class Describe>
-[[noreturn]] void end_thread(const Describe& describe) {
+void end_thread(const std::string& what) {
   Fiber& fiber = running();
   BlockCluster& cluster = fiber.block->cluster();
-  cluster.fail(fiber, describe(fiber));
+  cluster.fail(fiber, what);
   cluster.abandon(fiber);
   __builtin_unreachable();
 }
-
-}  // namespace
 
 }  // namespace ladder::simt
 
@@ -42,15 +35,13 @@ extern "C" [[noreturn]] void __assert_fail(const char* condition, const char* fi
                                            const char* function) noexcept {
   using namespace ladder::simt;
   if (detail::current != nullptr) {
-    end_thread([&](const Fiber&) {
-      return fmt::format("{}:{}: {}: assert({}) failed", relative_path(file), line, function, condition);
-    });
+    end_thread(fmt::format("{}:{}: {}: assert({}) failed", relative_path(file), line, function, condition));
   }
   std::fprintf(stderr, "%s:%u: %s: assert(%s) failed\n", file, line, function, condition);
   std::abort();
 }
 
-#if !defined(LADDER_ASAN) && !defined(LADDER_TSAN)
+#if !defined(LADDER_ASAN)
 
 namespace ladder::simt {
 
@@ -89,15 +80,13 @@ void on_bad_access(int number, siginfo_t* info, void* context) {
   }
   const void* const at = reinterpret_cast<const void*>(registers[REG_RIP]);  // NOLINT(performance-no-int-to-ptr)
   const char* const access = writes ? "a write" : "a read";
-  end_thread([&](const Fiber& fiber) {
-    if (too_early) {
-      return fmt::format("{}: {} before griddepcontrol.wait: the kernel in front may {}: {}", place_of(at), access,
-                         writes ? "still use what lies there" : "not have written it yet",
-                         describe_memory(info->si_addr));
-    }
-    if (to_input) return fmt::format("{}: a write to an input: {}", place_of(at), describe_memory(info->si_addr));
-    return fmt::format("{}: {} out of bounds: {}", place_of(at), access, describe(fiber, info->si_addr));
-  });
+  if (too_early) {
+    end_thread(fmt::format("{}: {} before griddepcontrol.wait: the kernel in front may {}: {}", place_of(at), access,
+                           writes ? "still use what lies there" : "not have written it yet",
+                           describe_memory(info->si_addr)));
+  }
+  if (to_input) end_thread(fmt::format("{}: a write to an input: {}", place_of(at), describe_memory(info->si_addr)));
+  end_thread(fmt::format("{}: {} out of bounds: {}", place_of(at), access, describe(running(), info->si_addr)));
 }
 
 // Signal stack of an OS thread: the kernel's own stack may be the one that overflowed.
@@ -160,12 +149,10 @@ extern "C" {
     std::abort();
   }
   const void* const at = __builtin_return_address(0);
-  end_thread([&](const Fiber& fiber) {
-    const std::string source_line =
-        place_of(at, fmt::format("{}:{}:{}", relative_path(check->file), check->line, check->column));
-    return fmt::format("{}: misaligned: {} is not at a multiple of {} bytes", source_line, describe(fiber, address),
-                       alignment);
-  });
+  const std::string source_line =
+      place_of(at, fmt::format("{}:{}:{}", relative_path(check->file), check->line, check->column));
+  end_thread(fmt::format("{}: misaligned: {} is not at a multiple of {} bytes", source_line,
+                         describe(running(), address), alignment));
 }
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/simt/order.h"
 #include "core/simt/sanitizer.h"
 
 namespace ladder::simt {
@@ -13,7 +14,7 @@ Block::~Block() = default;
 
 // --- Beginning and end
 
-void Block::begin(int rank, uint3 block_idx, int turn, void (*enter)(boost::context::detail::transfer_t)) {
+void Block::begin(int rank, uint3 block_idx, void (*enter)(boost::context::detail::transfer_t)) {
   const Launch& launch = cluster_.kernel().launch;
   const dim3 block = launch.block;
   const dim3 grid = launch.grid;
@@ -72,12 +73,6 @@ void Block::begin(int rank, uint3 block_idx, int turn, void (*enter)(boost::cont
     fiber.event = nullptr;
     fiber.arrived = false;
     fiber.first_copy = fiber.end_copy = fiber.num_groups = 0;
-    sanitizer::forget(stacks_.bottom(i), stacks_.usable_bytes());
-    // Two sets of ThreadSanitizer's fibers, used in turn, since creating one is expensive. Consecutive blocks must not
-    // seem to be the work of the same threads, or no race between blocks would show.
-    void*& tsan = fiber.tsan_in_turn[turn];
-    if (tsan == nullptr) tsan = sanitizer::create_fiber();
-    fiber.tsan = tsan;
     fiber.stack_bottom = stacks_.bottom(i);
     fiber.stack_bytes = stacks_.usable_bytes();
     fiber.context = boost::context::detail::make_fcontext(stacks_.top(i), stacks_.top(i) - stacks_.bottom(i), enter);
@@ -100,7 +95,6 @@ void Block::end(Fiber& fiber) {
   warps_[fiber.index / kWarpSize].ended |= 1u << fiber.lane;
   fiber.ended = true;
   ++num_ended_;
-  sanitizer::release(cluster_.kernel().end);
   cluster_.note_end(fiber);
   if (over()) check_end();
 }
@@ -118,17 +112,6 @@ void Block::check_end() const {
                     access.what, name(), cluster_.block(other).name()),
         access.where);
   }
-}
-
-void Block::finish(int turn, bool broken) {
-  for (int i = 0; i < num_threads_; ++i) {
-    Fiber& fiber = fibers_[i];
-    if (fiber.ended) continue;
-    sanitizer::release_as(fiber.tsan, cluster_.kernel().end);
-    sanitizer::destroy_fiber(fiber.tsan);
-    fiber.tsan_in_turn[turn] = nullptr;
-  }
-  stacks_dirty_ = stacks_dirty_ || broken;
 }
 
 // Mark a lane as not runnable until make_ready().
@@ -161,14 +144,14 @@ void Block::join(const Collective& collective, unsigned mask, void* operands, Wh
   warp.waiting |= bit;
   stop(warp, self.lane);
 
-  // Address that ThreadSanitizer orders the collective by: that of the mask's lowest lane. Two addresses are used in
-  // turn, since a lane may reach the next collective before the others have left this one.
+  // The collective is ordered by an address of the mask's lowest lane. Two are used in turn, since a lane may reach the
+  // next collective before the others have left this one.
   const int leader = std::countr_zero(mask);
   char* sync = &warp.sync[warp.sync_parity >> leader & 1][leader];
-  if (collective.orders_memory) sanitizer::release(sync);
+  if (collective.orders_memory) order::release(sync);
   if ((warp.waiting & mask) == mask) try_complete(warp, self.lane);
   cluster_.leave(self);
-  if (collective.orders_memory) sanitizer::acquire(sync);
+  if (collective.orders_memory) order::acquire(sync);
 }
 
 // Complete the collective of `lane`, if all lanes of its mask wait in it. All of them wait somewhere; if some wait
@@ -209,7 +192,7 @@ int Block::join_block(detail::Reduction reduction, int predicate, Where where) {
   }
   barrier_.count += predicate != 0;
   char* sync = &barrier_.sync[barrier_.generation % 2];
-  sanitizer::release(sync);
+  order::release(sync);
   stop(warps_[self.index / kWarpSize], self.lane);
   if (++barrier_.arrived == num_threads_) {
     switch (reduction) {
@@ -231,7 +214,7 @@ int Block::join_block(detail::Reduction reduction, int predicate, Where where) {
     for (int w = 0; w < num_warps_; ++w) make_ready(warps_[w], warps_[w].existing);
   }
   cluster_.leave(self);
-  sanitizer::acquire(sync);
+  order::acquire(sync);
   return barrier_.result;
 }
 
@@ -289,10 +272,7 @@ void Block::begin_copy(const detail::Copy& copy, Where where) {
   if (self.end_copy - self.first_copy == Fiber::kMaxCopies) {
     fault(fmt::format("cp.async: {} copies in flight and none was ever waited for", Fiber::kMaxCopies), where);
   }
-  if (!self.copies) {
-    const sanitizer::Unseen unseen;  // the ring outlives its thread: the next block's thread reads it
-    self.copies.reset(new Fiber::InFlight[Fiber::kMaxCopies]);
-  }
+  if (!self.copies) self.copies.reset(new Fiber::InFlight[Fiber::kMaxCopies]);
   self.copies[self.end_copy++ % Fiber::kMaxCopies] = {copy, self.num_groups};
 }
 

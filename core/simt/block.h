@@ -21,7 +21,7 @@ class Block {
   ~Block();
 
   // Called by the cluster. Prepare to run: every thread begins with `enter`.
-  void begin(int rank, uint3 block_idx, int turn, void (*enter)(boost::context::detail::transfer_t));
+  void begin(int rank, uint3 block_idx, void (*enter)(boost::context::detail::transfer_t));
   bool can_run() const { return ready_warps_ != 0; }
   bool can_stay() const { return (ready_warps_ >> greedy_warp_ & 1) != 0; }  // greedy schedule: its warp can run
   Fiber* pick();                                                             // the next thread, if can_run()
@@ -29,8 +29,8 @@ class Block {
   void let_copies_land();
   void end(Fiber& fiber);
   bool over() const { return num_ended_ == num_threads_; }
-  // Clean up: the threads will run no more. `broken`: some of them were left in the middle of their calls.
-  void finish(int turn, bool broken);
+  // Note that threads were left in the middle of their calls, and will run no more.
+  void abandon_stacks() { stacks_dirty_ = true; }
   std::string waiting() const;  // for reports: threads by what and where they wait
   Where last_wait(const Fiber& fiber) const { return fiber.collective || fiber.event ? fiber.where : barrier_.where; }
   // Block index as "(1,0,0)".
@@ -49,6 +49,7 @@ class Block {
   const detail::Copy* land_copy(int pending);
   [[noreturn]] void fault(const std::string& what, Where where) const;
   SharedMemory& shared() { return shared_; }
+  const SharedMemory& shared() const { return shared_; }
   void* shared_variable(const char* const* key, std::size_t bytes, std::size_t alignment);
   BlockCluster& cluster() const { return cluster_; }
   int rank() const { return rank_; }
@@ -85,7 +86,7 @@ class Block {
     const Fiber* first = nullptr;
     int count = 0;  // true predicates
     int result = 0;
-    char sync[2];  // for ThreadSanitizer, used in turn: the next barrier may begin before all threads left this one
+    char sync[2];  // for order.h, used in turn: the next barrier may begin before all threads left this one
   };
 
   void try_complete(Warp& warp, unsigned lane);

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "core/simt/block.h"
+#include "core/simt/order.h"
 #include "core/simt/sanitizer.h"
 #include "core/simt/watchdog.h"
 
@@ -37,7 +38,6 @@ bool BlockCluster::let_copies_land(Block& block) {
     return true;
   } catch (...) {
     fail(std::current_exception());
-    sanitizer::release(kernel_->end);  // on behalf of a thread that may have ended
     return false;
   }
 }
@@ -130,20 +130,17 @@ void BlockCluster::enter(context::transfer_t from) {
   Side& left = *cluster.leaving_;
   left.context = from.fctx;
   sanitizer::end_switch(nullptr, &left.stack_bottom, &left.stack_bytes);
-  sanitizer::acquire(&cluster.start_);
   try {
     cluster.kernel_->body(cluster.kernel_->context);
     self.block->end(self);
   } catch (...) {
     cluster.fail(std::current_exception());
-    sanitizer::release(cluster.kernel_->end);
   }
   self.over = true;
   cluster.leave(self);
 }
 
 void BlockCluster::abandon(Fiber& fiber) {
-  sanitizer::release(kernel_->end);
   fiber.over = true;
   leave(fiber);
 }
@@ -161,7 +158,6 @@ void BlockCluster::switch_sides(Side& from, Side& to) {
   ++num_switches_;
   leaving_ = &from;
   sanitizer::begin_switch(from.over ? nullptr : &from.fake_stack, to.stack_bottom, to.stack_bytes);
-  sanitizer::switch_to_fiber(to.tsan);
   const context::transfer_t back = context::jump_fcontext(to.context, this);
   leaving_->context = back.fctx;
   sanitizer::end_switch(from.fake_stack, nullptr, nullptr);
@@ -185,27 +181,27 @@ void BlockCluster::run(const Kernel& kernel, uint3 cluster_idx, bool watched) {
   const unsigned parity =
       cluster_idx.x + cluster_idx.y + cluster_idx.z + static_cast<unsigned>(kernel.options.schedule);
   placement_ = parity % 2 == 0 ? SharedMemory::Placement::barely_aligned : SharedMemory::Placement::at_page_end;
-  scheduler_.tsan = sanitizer::current_fiber();
-  const dim3 block = kernel.launch.block;
-  turn_ = size_ * block.x * block.y * block.z > sanitizer::kMaxInTurn ? 0 : turn_ ^ 1;
   while (static_cast<int>(blocks_.size()) < size_) blocks_.push_back(std::make_unique<Block>(*this));
   for (int r = 0; r < size_; ++r) {
     const unsigned rank = static_cast<unsigned>(r);
     const uint3 block_idx{cluster_idx.x * shape.x + rank % shape.x, cluster_idx.y * shape.y + rank / shape.x % shape.y,
                           cluster_idx.z * shape.z + rank / shape.x / shape.y};
-    blocks_[r]->begin(r, block_idx, turn_, &BlockCluster::enter);
+    blocks_[r]->begin(r, block_idx, &BlockCluster::enter);
   }
   if (size_ > 1) {
     random_ = Random(blocks_[0]->random().next());
     greedy_block_ = static_cast<int>(random_.next() % size_);
   }
 
-  sanitizer::release(&start_);
+  order::begin_cluster(*this, cluster_idx);
   leave(scheduler_);
+  order::end_cluster();
   const bool over = std::all_of(blocks_.begin(), blocks_.begin() + size_, [](const auto& b) { return b->over(); });
   if (!over && !error_) error_ = std::make_exception_ptr(Fault("deadlock: " + waiting() + replay()));
-  for (int r = 0; r < size_; ++r) blocks_[r]->finish(turn_, error_ != nullptr);
-  if (error_) std::rethrow_exception(error_);
+  if (error_) {
+    for (int r = 0; r < size_; ++r) blocks_[r]->abandon_stacks();
+    std::rethrow_exception(error_);
+  }
   for (int r = 0; r < size_; ++r) {
     const std::string damage = blocks_[r]->shared().damage();
     if (!damage.empty()) throw Fault(fmt::format("{} of block {}{}", damage, blocks_[r]->name(), replay()));

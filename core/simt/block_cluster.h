@@ -32,7 +32,6 @@ class BlockCluster {
     Launch launch;
     std::uint64_t number;  // of the launch, unique
     Options options;
-    void* end;                  // ThreadSanitizer: address that orders every thread's end before later acquires
     std::atomic<bool>* waited;  // a thread executed griddepcontrol.wait
   };
 
@@ -103,12 +102,12 @@ class BlockCluster {
     int num_absent = 0;        // threads that ended and did not arrive in this phase
     Where where;               // of the latest arrival
     ClusterClock released[2];  // of this phase and the previous one, which some threads may not have left yet
-    char sync[2];              // the same for ThreadSanitizer
+    char sync[2];              // the same for order.h
   };
 
   struct GridBarrier {
     unsigned arrived = 0;  // blocks, in all phases together
-    char sync[2];          // for ThreadSanitizer, of this phase and the previous one
+    char sync[2];          // for order.h, of this phase and the previous one
   };
 
   static void enter(boost::context::detail::transfer_t from);
@@ -139,8 +138,6 @@ class BlockCluster {
   bool memory_open_ = true;
 
   Side scheduler_;
-  int turn_ = 0;    // index of the ThreadSanitizer fiber in use, of every fiber's two
-  char start_ = 0;  // ThreadSanitizer: address that orders a cluster's beginning before all its threads
   std::uint64_t num_switches_ = 0;
   int seconds_ = 0;
   volatile std::sig_atomic_t overdue_ = 0;  // set by a signal handler

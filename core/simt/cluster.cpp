@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/simt/block.h"
-#include "core/simt/sanitizer.h"
+#include "core/simt/order.h"
 
 namespace ladder::simt {
 
@@ -25,7 +25,7 @@ void BlockCluster::arrive(bool release, Where where) {
   self.arrived = true;
   self.arrived_phase = barrier_.phase;
   barrier_.where = where;
-  if (release) sanitizer::release(&barrier_.sync[barrier_.phase % 2]);
+  if (release) order::release(&barrier_.sync[barrier_.phase % 2]);
   block.release(barrier_.released[barrier_.phase % 2]);
   if (++barrier_.num_arrived < num_threads()) return;
   ++barrier_.phase;
@@ -42,14 +42,14 @@ void BlockCluster::wait(Where where) {
   if (!self.arrived) self.block->fault("barrier.cluster.wait: the thread did not arrive before", where);
   if (self.arrived_phase == barrier_.phase) self.block->wait_for(&barrier_, "barrier.cluster.wait", where);
   self.arrived = false;
-  sanitizer::acquire(&barrier_.sync[self.arrived_phase % 2]);
+  order::acquire(&barrier_.sync[self.arrived_phase % 2]);
   self.block->acquire(barrier_.released[self.arrived_phase % 2]);
 }
 
 void BlockCluster::fence_mbarrier_init() {
   const Fiber& self = running();
   const auto phase = self.arrived ? self.arrived_phase + 1 : barrier_.phase;
-  sanitizer::release(&barrier_.sync[phase % 2]);
+  order::release(&barrier_.sync[phase % 2]);
 }
 
 void BlockCluster::note_end(const Fiber& fiber) {

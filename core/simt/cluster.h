@@ -25,7 +25,7 @@ inline unsigned cluster_rank() { return detail::current->cluster_rank; }
 inline unsigned cluster_size() { return detail::current->cluster_size; }
 
 void cluster_arrive(Where where);
-void cluster_arrive_relaxed(Where where);  // orders no accesses, which ThreadSanitizer sees
+void cluster_arrive_relaxed(Where where);  // orders no accesses, which preset order sees
 void cluster_wait(Where where);
 
 inline void ld_shared_cluster(const void* address, void* value, int bytes, Where where) {

@@ -3,8 +3,8 @@
 // A block's own entry counts its releases (arrivals at the cluster's barrier and at mbarriers of other blocks), from 1
 // on. All that block A did up to its release number t is ordered before everything that block B does once B's entry for
 // A is t or more. Entry 0: A is not even known to have started. The threads of a block share one clock, so that an
-// order which only some of them saw counts for all: the clocks never raise a false alarm, and ThreadSanitizer, which
-// has a clock per thread, sees what they miss.
+// order which only some of them saw counts for all: the clocks never raise a false alarm, and preset order, which
+// has a clock per thread (order.h), sees what they miss.
 #pragma once
 
 #include <algorithm>

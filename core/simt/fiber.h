@@ -19,7 +19,6 @@ struct Side {
   const void* stack_bottom = nullptr;
   std::size_t stack_bytes = 0;
   void* fake_stack = nullptr;  // AddressSanitizer's
-  void* tsan = nullptr;        // ThreadSanitizer's fiber
   bool over = false;           // it never comes back
 };
 
@@ -54,8 +53,6 @@ struct Fiber : detail::Thread, Side {
   unsigned first_copy = 0;
   unsigned end_copy = 0;
   unsigned num_groups = 0;
-
-  void* tsan_in_turn[2] = {};
 };
 
 struct Warp {
@@ -65,7 +62,7 @@ struct Warp {
   unsigned blocked = 0;   // for an event
   unsigned ended = 0;
   unsigned sync_parity = 0;      // a bit for each lane that leads a mask, see join()
-  char sync[2][kWarpSize] = {};  // what ThreadSanitizer orders by
+  char sync[2][kWarpSize] = {};  // for order.h
 };
 
 // The fiber that this OS thread is running; not for use outside kernels.

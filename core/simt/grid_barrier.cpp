@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/simt/block.h"
-#include "core/simt/sanitizer.h"
+#include "core/simt/order.h"
 
 namespace ladder::simt {
 
@@ -20,7 +20,7 @@ void BlockCluster::arrive_in_grid(unsigned* counter, Where where) {
                             *counter, barrier.arrived),
                 where);
   }
-  sanitizer::release(&barrier.sync[barrier.arrived / size_ % 2]);
+  order::release(&barrier.sync[barrier.arrived / size_ % 2]);
   *counter = ++barrier.arrived;
   if (barrier.arrived % size_ != 0) return;
   for (int r = 0; r < size_; ++r) blocks_[r]->wake(counter);
@@ -29,7 +29,7 @@ void BlockCluster::arrive_in_grid(unsigned* counter, Where where) {
 void BlockCluster::wait_in_grid(const unsigned* counter, unsigned target, Where where) {
   GridBarrier& barrier = grid_barriers_[counter];
   if (barrier.arrived < target) running().block->wait_for(counter, "a grid barrier", where);
-  sanitizer::acquire(&barrier.sync[(target / size_ - 1) % 2]);
+  order::acquire(&barrier.sync[(target / size_ - 1) % 2]);
 }
 
 void grid_arrive(unsigned* counter, Where where) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/simt/cluster_clock.h"
+#include "core/simt/order.h"
 #include "core/simt/tma.h"
 #include "core/simt/wgmma.h"
 
@@ -37,9 +38,9 @@ class Mbarriers {
   enum class Scope : std::uint8_t { block, cluster };
   void wait(std::uint64_t* barrier, unsigned parity, Scope scope, Where where);
 
-  // Note the start of a copy that will complete on `barrier`. The running thread may be of any block of the cluster;
-  // `what` names its instruction. `release`: the copied data are that thread's own.
-  void begin_copy(std::uint64_t* barrier, bool release, const char* what, Where where);
+  // Note the start of a copy, by `agent`, that will complete on `barrier`. The running thread may be of any block of the
+  // cluster; `what` names its instruction. `release`: the copied data are that thread's own.
+  void begin_copy(std::uint64_t* barrier, order::Agent agent, bool release, const char* what, Where where);
   // Note that the copy landed. Returns empty, or the fault.
   std::string complete_copy(std::uint64_t* barrier, std::uint32_t bytes);
 
@@ -104,11 +105,13 @@ class CopyEngine {
     int thread;
   };
 
-  void begin(Copy copy);
+  void begin(Copy copy, order::Agent agent);
   std::uint64_t draw_deadline();
   std::vector<Copy>::iterator next();
   void land(const Copy& copy);
   void land_box(const Copy& copy);
+  template <class F>
+  static void for_each_row(const Copy& copy, F f);
 
   Block& block_;
   std::vector<Copy> in_flight_;
@@ -147,7 +150,8 @@ class TensorCores {
   WarpQueue& own_queue(Where where);
   std::unique_ptr<Slice> begin_slice(WarpQueue& queue, void* const (&operands)[detail::kWarpSize]);
   void check_operand(std::uint64_t descriptor, bool mn_major, int rows, const char* name, Where where) const;
-  void note_reads(bool mn_major, std::uint64_t descriptor, int first_row, int rows) const;
+  void note_reads(order::Agent agent, bool mn_major, std::uint64_t descriptor, int first_row, int rows,
+                  Where where) const;
   void execute_until(Warpgroup& group, std::uint64_t end);
   void write_back(Warpgroup& group, WarpQueue& queue, Where where);
 

@@ -6,7 +6,7 @@
 
 #include "core/simt/block.h"
 #include "core/simt/mbarrier.h"
-#include "core/simt/sanitizer.h"
+#include "core/simt/order.h"
 
 namespace ladder::simt {
 
@@ -31,7 +31,7 @@ struct Mbarriers::State {
 
 namespace {
 
-// Address that ThreadSanitizer orders a phase's arrivals and waits by, one of two: the next phase begins at once.
+// Address that orders a phase's arrivals and waits (order.h), one of two: the next phase begins at once.
 void* phase_sync(std::uint64_t* barrier, unsigned parity) { return reinterpret_cast<char*>(barrier) + parity; }
 
 }  // namespace
@@ -61,7 +61,6 @@ void Mbarriers::init(std::uint64_t* barrier, unsigned arrivals, Where where) {
     block_.fault(fmt::format("mbarrier: {} arrivals a phase; 1 to {} are allowed", arrivals, kMaxArrivals), where);
   }
   if (find(barrier) != nullptr) block_.fault("mbarrier: initialised twice", where);
-  const sanitizer::Unseen unseen;
   live_.push_back({.address = barrier});
   *barrier = std::bit_cast<std::uint64_t>(
       State{.expected = arrivals, .outstanding = arrivals, .bytes = 0, .parity = 0, .tag = kTag});
@@ -88,7 +87,7 @@ void Mbarriers::arrive(std::uint64_t* barrier, std::uint32_t bytes, Where where)
   if (bytes > kMaxBytes || state.bytes + static_cast<int>(bytes) > kMaxBytes) {
     block_.fault(fmt::format("mbarrier: more than {} bytes announced in a phase", kMaxBytes), where);
   }
-  sanitizer::release(phase_sync(barrier, state.parity));
+  order::release(phase_sync(barrier, state.parity));
   --state.outstanding;
   state.bytes += static_cast<int>(bytes);
   if (state.never_completes()) {
@@ -128,13 +127,12 @@ void Mbarriers::wait(std::uint64_t* barrier, unsigned parity, Scope scope, Where
                  where);
   }
   block_.acquire(live.released);
-  sanitizer::acquire(phase_sync(barrier, parity));
+  order::acquire(phase_sync(barrier, parity));
 }
 
-void Mbarriers::begin_copy(std::uint64_t* barrier, bool release, const char* what, Where where) {
+void Mbarriers::begin_copy(std::uint64_t* barrier, order::Agent agent, bool release, const char* what, Where where) {
   note_access(barrier, release, what, where);
-  // A wait for this phase covers the copy too, so that the copy's stores may count as the issuing thread's.
-  sanitizer::release(phase_sync(barrier, checked(barrier, where).parity));
+  order::release(agent, phase_sync(barrier, checked(barrier, where).parity));
 }
 
 std::string Mbarriers::complete_copy(std::uint64_t* barrier, std::uint32_t bytes) {

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/simt/block.h"
 #include "core/simt/cluster.h"
+#include "core/simt/order.h"
 #include "core/simt/sanitizer.h"
 
 namespace ladder::simt {
@@ -17,11 +18,6 @@ namespace {
 constexpr int kPoison = 0xff;
 constexpr unsigned kRunBytes = 16;      // what the swizzle moves as one
 constexpr unsigned kMaxRowBytes = 128;  // of a box, with this swizzle
-
-void poison(unsigned char* address, std::size_t bytes) {
-  std::memset(address, kPoison, bytes);
-  sanitizer::wrote(address, bytes);
-}
 
 }  // namespace
 
@@ -122,8 +118,18 @@ void CopyEngine::load(void* shared, const TensorMap& map, std::uint64_t* barrier
   std::copy(coordinates.begin(), coordinates.end(), copy.coordinates);
   unsigned char* const base = block_.shared().dynamic();
   const auto start = static_cast<std::uint32_t>(copy.destination - base);
-  for (std::uint32_t run = 0; run < bytes; run += kRunBytes) poison(base + swizzle_128(start + run), kRunBytes);
-  begin(copy);
+  const order::Agent agent = order::copy_into(block_);
+  for (std::uint32_t run = 0; run < bytes; run += kRunBytes) {
+    unsigned char* const to = base + swizzle_128(start + run);
+    std::memset(to, kPoison, kRunBytes);
+    order::async_wrote(agent, to, kRunBytes, /*generic_proxy=*/false, where);
+  }
+  if constexpr (order::kChecked) {
+    for_each_row(copy, [&](std::uint32_t, const unsigned char* source, std::size_t, std::size_t count) {
+      if (source != nullptr) order::async_read(agent, source, count, where);
+    });
+  }
+  begin(copy, agent);
 }
 
 void CopyEngine::store(void* shared, const void* value, int bytes, std::uint64_t* barrier, Where where) {
@@ -133,18 +139,19 @@ void CopyEngine::store(void* shared, const void* value, int bytes, std::uint64_t
             .barrier = barrier,
             .where = where};
   std::memcpy(copy.stored, value, copy.bytes);
-  poison(copy.destination, copy.bytes);
-  begin(copy);
+  const order::Agent agent = order::copy_into(block_);
+  std::memset(copy.destination, kPoison, copy.bytes);
+  order::async_wrote(agent, copy.destination, copy.bytes, /*generic_proxy=*/true, where);
+  begin(copy, agent);
 }
 
 // Its destination is poisoned already, which whoever waits for the copy sees as well.
-void CopyEngine::begin(Copy copy) {
+void CopyEngine::begin(Copy copy, order::Agent agent) {
   const bool stores = copy.map.rank == 0;  // what the thread had
-  block_.hopper().mbarriers.begin_copy(copy.barrier, stores, copy.what, copy.where);
+  block_.hopper().mbarriers.begin_copy(copy.barrier, agent, stores, copy.what, copy.where);
   copy.deadline = draw_deadline();
   copy.by = running().block;
   copy.thread = running().index;
-  const sanitizer::Unseen unseen;
   in_flight_.push_back(copy);
   if (copy.deadline <= num_turns_) land_one();
 }
@@ -174,7 +181,6 @@ std::vector<CopyEngine::Copy>::iterator CopyEngine::next() {
 bool CopyEngine::take_turn(bool idle) { return idle || next()->deadline <= ++num_turns_; }
 
 void CopyEngine::land_one() {
-  const sanitizer::Unseen unseen;
   const auto which = next();
   const Copy copy = *which;
   in_flight_.erase(which);
@@ -193,11 +199,28 @@ void CopyEngine::land(const Copy& copy) {
 
 void CopyEngine::land_box(const Copy& copy) {
   block_.cluster().open_memory();
-  const TensorMap& map = copy.map;
-  const unsigned row_bytes = map.box[0] * map.element_bytes;
-  const std::uint32_t num_rows = copy.bytes / row_bytes;
+  const unsigned row_bytes = copy.map.box[0] * copy.map.element_bytes;
+  unsigned char* const base = block_.shared().dynamic();
+  const auto start = static_cast<std::uint32_t>(copy.destination - base);
+  for_each_row(copy, [&](std::uint32_t r, const unsigned char* source, std::size_t begin, std::size_t bytes) {
+    unsigned char row[kMaxRowBytes] = {};
+    if (source != nullptr) {
+      if (sanitizer::poisoned(source, bytes)) {
+        block_.fault("tma_load: the tensor map reaches beyond the memory that it describes", copy.where, copy.thread);
+      }
+      std::memcpy(row + begin, source, bytes);
+    }
+    for (unsigned run = 0; run < row_bytes; run += kRunBytes) {
+      std::memcpy(base + swizzle_128(start + r * row_bytes + run), row + run, kRunBytes);
+    }
+  });
+}
 
-  // The part of every row that lies within the tensor, in bytes of the row.
+// Calls f(row of the box, source, begin, bytes): bytes [begin, begin + bytes) of the row come from `source`, which is null
+// for a row outside the tensor; the others are zeros.
+template <class F>
+void CopyEngine::for_each_row(const Copy& copy, F f) {
+  const TensorMap& map = copy.map;
   const std::int64_t x = copy.coordinates[0];
   const std::int64_t extent = static_cast<std::int64_t>(map.dims[0]);
   const std::int64_t first = std::clamp<std::int64_t>(-x, 0, map.box[0]);
@@ -205,11 +228,9 @@ void CopyEngine::land_box(const Copy& copy) {
   const std::size_t begin = static_cast<std::size_t>(first) * map.element_bytes;
   const std::size_t bytes = static_cast<std::size_t>(last - first) * map.element_bytes;
 
-  unsigned char* const base = block_.shared().dynamic();
-  const auto start = static_cast<std::uint32_t>(copy.destination - base);
+  const std::uint32_t num_rows = copy.bytes / (map.box[0] * map.element_bytes);
   std::uint32_t at[TensorMap::kMaxDims] = {};  // the row's place in the box
   for (std::uint32_t r = 0; r < num_rows; ++r) {
-    unsigned char row[kMaxRowBytes] = {};
     bool inside = bytes > 0;
     std::uint64_t offset = 0;  // in elements
     std::uint64_t stride = map.dims[0];
@@ -219,17 +240,8 @@ void CopyEngine::land_box(const Copy& copy) {
       offset += static_cast<std::uint64_t>(c) * stride;
       stride *= map.dims[i];
     }
-    if (inside) {
-      const std::uint64_t element = offset + static_cast<std::uint64_t>(x + first);
-      const unsigned char* source = map.base + element * map.element_bytes;
-      if (sanitizer::poisoned(source, bytes)) {
-        block_.fault("tma_load: the tensor map reaches beyond the memory that it describes", copy.where, copy.thread);
-      }
-      std::memcpy(row + begin, source, bytes);
-    }
-    for (unsigned run = 0; run < row_bytes; run += kRunBytes) {
-      std::memcpy(base + swizzle_128(start + r * row_bytes + run), row + run, kRunBytes);
-    }
+    const std::uint64_t element = offset + static_cast<std::uint64_t>(x + first);
+    f(r, inside ? map.base + element * map.element_bytes : nullptr, begin, bytes);
     for (unsigned i = 1; i < map.rank && ++at[i] == map.box[i]; ++i) at[i] = 0;
   }
 }

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "core/simt/block.h"
-#include "core/simt/sanitizer.h"
+#include "core/simt/order.h"
 #include "core/simt/wgmma_multiply.h"
 
 namespace ladder::simt {
@@ -114,14 +114,12 @@ struct TensorCores::Warpgroup {
   std::uint64_t first = 0;     // the number of queue.front()
   std::uint64_t executed = 0;  // multiplications computed
   WarpQueue warps[kWarps];
-  char sync = 0;  // address that ThreadSanitizer orders operand reads and waits by
 };
 
 TensorCores::TensorCores(Block& block) : block_(block), groups_(new Warpgroup[kMaxWarpgroups]) {}
 TensorCores::~TensorCores() = default;
 
 void TensorCores::begin_block(int num_threads) {
-  const sanitizer::Unseen unseen;
   num_threads_ = num_threads;
   for (int g = 0; g < kMaxWarpgroups; ++g) {
     Warpgroup& group = groups_[g];
@@ -185,26 +183,29 @@ void TensorCores::check_operand(std::uint64_t descriptor, bool mn_major, int row
   for (int row = 7; row < rows; row += 8) check_line(row_address(descriptor, row), row);
 }
 
-// Note reads for ThreadSanitizer: a warp reads its own rows of A and all of B, and is done when it has waited.
+// Note reads for order.h: a warp reads its own rows of A and all of B, and is done when it has waited.
 void TensorCores::note_reads(const Wgmma& operands) {
-  if constexpr (!sanitizer::kNotesAccesses) return;
+  if constexpr (!order::kChecked) return;
+  const int warp = block_.thread() / detail::kWarpSize;
+  const order::Agent agent = order::multiplication(block_, warp / kWarps, own_queue(operands.where).num_issued);
   if (!operands.a_registers) {
-    note_reads(operands.a_mn_major, operands.a, block_.thread() / detail::kWarpSize % kWarps * kWarpRows, kWarpRows);
+    note_reads(agent, operands.a_mn_major, operands.a, warp % kWarps * kWarpRows, kWarpRows, operands.where);
   }
-  note_reads(operands.b_mn_major, operands.b, 0, operands.n);
-  sanitizer::release(&own_group(operands.where).sync);
+  note_reads(agent, operands.b_mn_major, operands.b, 0, operands.n, operands.where);
 }
 
-void TensorCores::note_reads(bool mn_major, std::uint64_t descriptor, int first_row, int rows) const {
+void TensorCores::note_reads(order::Agent agent, bool mn_major, std::uint64_t descriptor, int first_row, int rows,
+                             Where where) const {
   const unsigned char* const shared = block_.shared().dynamic();
   if (mn_major) {
-    for_each_mn_run(descriptor, first_row, rows,
-                    [&](std::uint32_t address, int, int) { sanitizer::did_read(shared + address, kRunBytes); });
+    for_each_mn_run(descriptor, first_row, rows, [&](std::uint32_t address, int, int) {
+      order::async_read(agent, shared + address, kRunBytes, where);
+    });
     return;
   }
   for (int row = first_row; row < first_row + rows; ++row) {
     for (std::uint32_t run = 0; run < kStepBytes; run += kRunBytes) {
-      sanitizer::did_read(shared + swizzle(descriptor, row_address(descriptor, row) + run), kRunBytes);
+      order::async_read(agent, shared + swizzle(descriptor, row_address(descriptor, row) + run), kRunBytes, where);
     }
   }
 }
@@ -247,7 +248,6 @@ std::unique_ptr<TensorCores::Slice> TensorCores::begin_slice(WarpQueue& queue,
 }
 
 void TensorCores::issue(void* const (&operands)[detail::kWarpSize]) {
-  const sanitizer::Unseen unseen;
   const Wgmma& issued = *static_cast<const Wgmma*>(operands[0]);
   for (void* lane : operands) {
     const Wgmma& other = *static_cast<const Wgmma*>(lane);
@@ -356,14 +356,12 @@ void TensorCores::fence(Where where) { own_queue(where).fenced = true; }
 
 void TensorCores::commit(Where where) {
   WarpQueue& queue = own_queue(where);
-  const sanitizer::Unseen unseen;
   ++queue.num_groups;
   queue.group_ends.push_back(queue.num_issued);
 }
 
 void TensorCores::begin_wait(int pending, Where where) {
   WarpQueue& queue = own_queue(where);
-  const sanitizer::Unseen unseen;
   queue.goal = queue.num_waited;
   for (; queue.group_ends.size() > static_cast<std::size_t>(pending); queue.group_ends.pop_front()) {
     queue.goal = queue.group_ends.front();
@@ -379,9 +377,8 @@ void TensorCores::finish_wait(Where where) {
                        [&](const WarpQueue& other) { return other.num_issued >= queue.goal; });
   };
   while (!issued_by_all()) block_.wait_for(&group, "wgmma_wait", where);
-  sanitizer::acquire(&group.sync);
+  order::acquire(order::multiplication(block_, static_cast<int>(&group - groups_.get()), queue.goal));
   if (queue.num_waited == queue.goal) return;
-  const sanitizer::Unseen unseen;
   execute_until(group, queue.goal);
   write_back(group, queue, where);
 }
@@ -494,7 +491,7 @@ std::uint64_t wgmma_descriptor_mn(const void* shared, unsigned group_stride, uns
   return describe(shared, group_stride, chunk_stride, row_bytes, where);
 }
 
-void fence_proxy_async() { sanitizer::fence_proxy_async(); }
+void fence_proxy_async() { order::fence_proxy_async(); }
 void wgmma_fence(Where where) { detail::join(detail::kFence, detail::kFullMask, &where, where); }
 void wgmma_commit(Where where) { detail::join(detail::kCommit, detail::kFullMask, &where, where); }
 void wgmma_wait(int pending, Where where) {

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/simt/fiber.h"
 #include "core/simt/formats.h"
 #include "core/simt/ldmatrix.h"
 #include "core/simt/mma.h"
+#include "core/simt/order.h"
 #include "core/simt/wmma.h"
 
 namespace ladder::simt::detail {
@@ -82,7 +84,9 @@ void gather_rows(void* const (&operands)[kWarpSize]) {
     }
   }
   for (int lane = 0; lane < kWarpSize; ++lane) {
-    std::memcpy(static_cast<const StoredRow*>(operands[lane])->row, rows[lane / 8][lane % 8], sizeof(rows[0][0]));
+    void* const row = static_cast<const StoredRow*>(operands[lane])->row;
+    std::memcpy(row, rows[lane / 8][lane % 8], sizeof(rows[0][0]));
+    order::wrote(row, sizeof(rows[0][0]), running().where);
   }
 }
 

@@ -18,7 +18,7 @@ namespace ladder::simt {
 namespace {
 
 constexpr std::size_t kAlignment = 256;
-// Inaccessible bytes before and after a buffer. They take only address space, of which ThreadSanitizer leaves less.
+// Inaccessible bytes before and after a buffer. They take only address space, of which AddressSanitizer leaves less.
 constexpr std::size_t kGap = sanitizer::kHandlesSignals ? 8u << 20 : 1u << 30;
 
 struct Range {
@@ -110,6 +110,13 @@ void release_memory(void* pointer) noexcept {
 bool in_memory(const void* address) {
   const std::lock_guard lock(registry().mutex);
   return buffer_of(address) != nullptr;
+}
+
+std::pair<const void*, std::size_t> buffer_at(const void* address) {
+  const std::lock_guard lock(registry().mutex);
+  const auto* const found = buffer_of(address);
+  if (found == nullptr) return {};
+  return {reinterpret_cast<const void*>(found->first), found->second.bytes};  // NOLINT(performance-no-int-to-ptr)
 }
 
 void set_read_only(const void* address, bool read_only) {

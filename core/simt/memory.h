@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 
 namespace ladder::simt {
 
@@ -17,6 +18,9 @@ void name_memory(const void* begin, std::size_t bytes, const std::string& name);
 
 // Returns true if `address` lies in a buffer.
 bool in_memory(const void* address);
+
+// Returns the begin and size in bytes of the buffer of `address`; null and 0 if it lies in none.
+std::pair<const void*, std::size_t> buffer_at(const void* address);
 
 // Make a kernel's write to the buffer of `address` a fault, or allow it, until the next call or the buffer's release.
 void set_read_only(const void* address, bool read_only);

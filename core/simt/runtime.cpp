@@ -11,6 +11,7 @@
 #include "core/cluster_shape.h"
 #include "core/simt/access.h"
 #include "core/simt/block.h"
+#include "core/simt/order.h"
 #include "core/simt/sanitizer.h"
 #include "core/simt/watchdog.h"
 
@@ -19,12 +20,6 @@ namespace ladder::simt {
 namespace detail {
 
 constinit thread_local Thread* current = nullptr;
-
-namespace {
-
-char fence;  // an address for ThreadSanitizer to order by
-
-}  // namespace
 
 Block& active(const char* what, Where where) {
   if (current == nullptr) throw Fault(fmt::format("{}:{}: {} outside a kernel", where.file, where.line, what));
@@ -62,8 +57,8 @@ void begin_copy(const Copy& copy, Where where) { active("cp.async", where).begin
 void commit_copies() { active("cp.async.commit_group", {}).commit_copies(); }
 const Copy* land_copy(int pending) { return active("cp.async.wait_group", {}).land_copy(pending); }
 
-void release_fence() { sanitizer::release(&fence); }
-void acquire_fence() { sanitizer::acquire(&fence); }
+void release_fence() { order::release_fence(); }
+void acquire_fence() { order::acquire_fence(); }
 
 }  // namespace detail
 
@@ -139,8 +134,10 @@ class ClusterOrder {
 
 // Most OS threads that can run clusters of this launch at once.
 std::uint64_t most_workers(const Launch& launch) {
+  if (order::kChecked) return 1;
+  constexpr unsigned kMaxFibers = 16 * 1024;  // every stack takes two of the 65530 mappings that Linux allows a process
   auto count = [](dim3 d) { return std::uint64_t{d.x} * d.y * d.z; };
-  return std::max<std::uint64_t>(1, sanitizer::kMaxFibers / (count(launch.cluster) * count(launch.block)));
+  return std::max<std::uint64_t>(1, kMaxFibers / (count(launch.cluster) * count(launch.block)));
 }
 
 }  // namespace
@@ -151,18 +148,17 @@ void run(const Launch& requested, void (*body)(void*), void* context) {
   Launch launch = requested;
   if (launch.cooperative) launch.cluster = launch.grid;  // run as one: see grid_barrier.h
   static std::atomic<std::uint64_t> num_launches{0};
-  char end = 0;
   std::atomic<bool> waited{!launch.overlaps_previous};
   const BlockCluster::Kernel kernel{.body = body,
                                     .context = context,
                                     .launch = launch,
                                     .number = ++num_launches,
                                     .options = options(),
-                                    .end = &end,
                                     .waited = &waited};
   const dim3 grid(launch.grid.x / launch.cluster.x, launch.grid.y / launch.cluster.y, launch.grid.z / launch.cluster.z);
   const std::uint64_t num_clusters = std::uint64_t{grid.x} * grid.y * grid.z;
-  const ClusterOrder order(num_clusters, kernel.options);
+  const ClusterOrder start_order(num_clusters, kernel.options);
+  order::begin_launch(launch);
 
   std::mutex error_mutex;
   std::exception_ptr error;
@@ -176,7 +172,7 @@ void run(const Launch& requested, void (*body)(void*), void* context) {
       watch_this_thread();
       std::unique_ptr<BlockCluster> cluster = pool().take();
       for (std::uint64_t i = next++; i < last; i = next++) {
-        const std::uint64_t c = order[i];
+        const std::uint64_t c = start_order[i];
         try {
           cluster->run(kernel,
                        {static_cast<unsigned>(c % grid.x), static_cast<unsigned>(c / grid.x % grid.y),
@@ -207,7 +203,6 @@ void run(const Launch& requested, void (*body)(void*), void* context) {
   } else {
     run_clusters(0, num_clusters, false);
   }
-  sanitizer::acquire(&end);
   if (error) std::rethrow_exception(error);
   if (!waited) {
     throw Fault(

@@ -103,7 +103,7 @@ void commit_copies();
 // Remove and return the oldest copy in flight of all groups but the latest `pending`; null if none is left.
 const Copy* land_copy(int pending);
 
-// Memory order of __threadfence and atomics, for ThreadSanitizer.
+// Memory order of __threadfence and atomics, for order.h.
 void release_fence();
 void acquire_fence();
 

@@ -39,7 +39,6 @@ SharedMemory::~SharedMemory() {
 // Whole pages, as if no block had touched them.
 void SharedMemory::clear(std::size_t begin, std::size_t end) {
   sanitizer::unpoison(memory_ + begin, end - begin);
-  sanitizer::forget(memory_ + begin, end - begin);
   std::memset(memory_ + begin, kPoison, end - begin);
   sanitizer::poison(memory_ + begin, end - begin);
 }
@@ -92,7 +91,6 @@ void SharedMemory::add(const char* const* key, std::size_t bytes, std::size_t al
       static_bytes_ + dynamic_bytes_ > kMaxBytes || closed_page >= kStaticPages) {
     return;
   }
-  const sanitizer::Unseen unseen;  // the thread that happens to be first is not the one that makes these pages
   for (std::size_t page = next_page_; page < closed_page; ++page) close(page, false);
   close(closed_page, true);
   std::size_t begin = (closed_page * kPage - bytes) / alignment * alignment;

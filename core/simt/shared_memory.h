@@ -17,6 +17,14 @@ class SharedMemory {
   static constexpr std::size_t kMaxBytes = 227 * 1024;       // of a block on compute capability 9.0
   static constexpr std::size_t kMaxStaticBytes = 48 * 1024;  // nvcc refuses more
 
+  // Pages of static variables. Besides its bytes a variable may take one page for its alignment and one that it does
+  // not fill; a closed page follows.
+  static constexpr int kMaxVariables = 64;
+  static constexpr std::size_t kStaticPages = 1 + kMaxStaticBytes / kPage + 3 * kMaxVariables;
+  static constexpr std::size_t kDynamicBegin = (kStaticPages + 1) * kPage;
+  static constexpr std::size_t kDynamicEnd = kDynamicBegin + 256 * 1024;
+  static constexpr std::size_t kBytes = kDynamicEnd + kPage;
+
   SharedMemory();
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
@@ -28,7 +36,8 @@ class SharedMemory {
   // `launch` is unique to a launch: pages that one kernel may touch are closed to the next.
   void begin_block(std::uint64_t launch, std::size_t dynamic_bytes, Placement placement);
 
-  unsigned char* dynamic() const;  // 1024-byte aligned
+  unsigned char* dynamic() const;                         // 1024-byte aligned
+  const unsigned char* begin() const { return memory_; }  // of kBytes, parts and what surrounds them
   // Returns the variable that `key` identifies, or null.
   void* find(const char* const* key) const;
   // Add the variable that `key` identifies, named *key, if there is room.
@@ -50,14 +59,6 @@ class SharedMemory {
     std::size_t begin = 0;
     std::size_t end = 0;
   };
-  static constexpr int kMaxVariables = 64;
-  // Pages of static variables. Besides its bytes a variable may take one page for its alignment and one that it does
-  // not fill; a closed page follows.
-  static constexpr std::size_t kStaticPages = 1 + kMaxStaticBytes / kPage + 3 * kMaxVariables;
-  static constexpr std::size_t kDynamicBegin = (kStaticPages + 1) * kPage;
-  static constexpr std::size_t kDynamicEnd = kDynamicBegin + 256 * 1024;
-  static constexpr std::size_t kBytes = kDynamicEnd + kPage;
-
   Part dynamic_part() const;
   std::string damage(const Part& part, std::size_t begin, std::size_t end) const;
   void clear(std::size_t begin, std::size_t end);

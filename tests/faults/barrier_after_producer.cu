@@ -31,4 +31,4 @@ bool run(bool broken) {
 }  // namespace ladder::faults
 
 LADDER_FAULT("barrier_after_producer", "__syncwarp where other warps read: __syncthreads is needed",
-             ({.value = true, .tsan = true}), ladder::faults::run);
+             ({.value = true, .order = true}), ladder::faults::run);

@@ -37,4 +37,4 @@ bool run(bool broken) {
 }  // namespace ladder::faults
 
 LADDER_FAULT("barrier_before_reuse", "no __syncthreads between reading a tile and overwriting it",
-             ({.value = true, .tsan = true}), ladder::faults::run);
+             ({.value = true, .order = true}), ladder::faults::run);

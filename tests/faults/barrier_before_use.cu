@@ -26,4 +26,4 @@ bool run(bool broken) {
 }  // namespace ladder::faults
 
 LADDER_FAULT("barrier_before_use", "no __syncthreads between writing a tile and reading it",
-             ({.value = true, .tsan = true}), ladder::faults::run);
+             ({.value = true, .order = true}), ladder::faults::run);

@@ -40,4 +40,4 @@ bool run(bool broken) {
 }  // namespace ladder::faults
 
 LADDER_FAULT("cluster_arrive_for_all", "a thread arrives at another block's mbarrier before its own block has stored",
-             ({.value = true, .tsan = true}), ladder::faults::run);
+             ({.value = true, .order = true}), ladder::faults::run);

@@ -40,4 +40,4 @@ bool run(bool broken) {
 }  // namespace ladder::faults
 
 LADDER_FAULT("cluster_barrier_before_reuse", "shared memory overwritten while other blocks of the cluster read it",
-             ({.value = true, .tsan = true}), ladder::faults::run);
+             ({.value = true, .order = true}), ladder::faults::run);

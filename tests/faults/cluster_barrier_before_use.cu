@@ -39,4 +39,4 @@ bool run(bool broken) {
 LADDER_FAULT("cluster_barrier_before_use",
              "__syncthreads where other blocks' shared memory is read: a cluster barrier "
              "is needed",
-             ({.value = true, .tsan = true}), ladder::faults::run);
+             ({.value = true, .order = true}), ladder::faults::run);

@@ -66,4 +66,4 @@ bool run(bool broken) {
 }  // namespace ladder::faults
 
 LADDER_FAULT("cluster_multicast_before_reuse", "a copy to both blocks begins when one has read what was there",
-             ({.value = true}), ladder::faults::run);
+             ({.value = true, .order = true}), ladder::faults::run);

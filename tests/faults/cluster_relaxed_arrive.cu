@@ -35,4 +35,4 @@ bool run(bool broken) {
 }  // namespace ladder::faults
 
 LADDER_FAULT("cluster_relaxed_arrive", "a relaxed arrival where other blocks read what was stored before it",
-             ({.tsan = true}), ladder::faults::run);
+             ({.order = true}), ladder::faults::run);

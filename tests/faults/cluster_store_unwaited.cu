@@ -41,5 +41,5 @@ bool run(bool broken) {
 }  // namespace ladder::faults
 
 LADDER_FAULT("cluster_store_unwaited",
-             "what another block stores asynchronously is read after a barrier of the cluster alone", ({.value = true}),
-             ladder::faults::run);
+             "what another block stores asynchronously is read after a barrier of the cluster alone",
+             ({.value = true, .order = true}), ladder::faults::run);

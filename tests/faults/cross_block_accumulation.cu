@@ -26,5 +26,5 @@ bool run(bool broken) {
 }  // namespace
 }  // namespace ladder::faults
 
-LADDER_FAULT("cross_block_accumulation", "blocks add to one address without an atomic", ({.tsan = true}),
+LADDER_FAULT("cross_block_accumulation", "blocks add to one address without an atomic", ({.order = true}),
              ladder::faults::run);

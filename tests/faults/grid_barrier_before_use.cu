@@ -29,4 +29,4 @@ bool run(bool broken) {
 }  // namespace ladder::faults
 
 LADDER_FAULT("grid_barrier_before_use", "blocks read what another wrote without a grid barrier between",
-             ({.value = true, .tsan = true}), ladder::faults::run);
+             ({.value = true, .order = true}), ladder::faults::run);

@@ -28,4 +28,4 @@ bool run(bool broken) {
 }  // namespace ladder::faults
 
 LADDER_FAULT("last_block_fence", "no __threadfence between a partial sum and the counter that announces it",
-             ({.tsan = true}), ladder::faults::run);
+             ({.order = true}), ladder::faults::run);

@@ -33,4 +33,4 @@ bool run(bool broken) {
 }  // namespace ladder::faults
 
 LADDER_FAULT("mbarrier_init_unfenced", "a relaxed arrival after an mbarrier's init, without the fence for inits",
-             ({.tsan = true}), ladder::faults::run);
+             ({.order = true}), ladder::faults::run);

@@ -29,4 +29,4 @@ bool run(bool broken) {
 }  // namespace ladder::faults
 
 LADDER_FAULT("reduction_level_barrier", "no __syncthreads between the levels of a block's reduction",
-             ({.value = true, .tsan = true}), ladder::faults::run);
+             ({.value = true, .order = true}), ladder::faults::run);

@@ -39,4 +39,4 @@ bool run(bool broken) {
 }  // namespace ladder::faults
 
 LADDER_FAULT("reduction_scratch_reuse", "a second reduction overwrites the first one's sums while they are read",
-             ({.value = true, .tsan = true}), ladder::faults::run);
+             ({.value = true, .order = true}), ladder::faults::run);

@@ -1,4 +1,4 @@
 #include "tests/faults/tiles.h"
 
 LADDER_FAULT("stage_barrier", "no __syncthreads before a stage of the double buffer is filled again",
-             ({.value = true, .tsan = true}), ladder::faults::run_pipeline<ladder::faults::Break::stage_barrier>);
+             ({.value = true, .order = true}), ladder::faults::run_pipeline<ladder::faults::Break::stage_barrier>);

@@ -44,5 +44,5 @@ bool run(bool broken) {
 }  // namespace
 }  // namespace ladder::faults
 
-LADDER_FAULT("stored_after_arrival", "an element is stored after the arrival that announces it", ({.value = true}),
-             ladder::faults::run);
+LADDER_FAULT("stored_after_arrival", "an element is stored after the arrival that announces it",
+             ({.value = true, .order = true}), ladder::faults::run);

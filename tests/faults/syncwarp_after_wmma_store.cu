@@ -29,4 +29,4 @@ bool run(bool broken) {
 }  // namespace ladder::faults
 
 LADDER_FAULT("syncwarp_after_wmma_store", "no __syncwarp before reading a tile that wmma stored",
-             ({.value = true, .tsan = true}), ladder::faults::run);
+             ({.value = true, .order = true}), ladder::faults::run);

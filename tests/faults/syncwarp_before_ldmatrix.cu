@@ -31,4 +31,4 @@ bool run(bool broken) {
 }  // namespace ladder::faults
 
 LADDER_FAULT("syncwarp_before_ldmatrix", "no __syncwarp between the lanes' stores and ldmatrix",
-             ({.value = true, .tsan = true}), ladder::faults::run);
+             ({.value = true, .order = true}), ladder::faults::run);

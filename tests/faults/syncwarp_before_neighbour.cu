@@ -27,4 +27,4 @@ bool run(bool broken) {
 }  // namespace ladder::faults
 
 LADDER_FAULT("syncwarp_before_neighbour", "no __syncwarp before reading what another lane wrote",
-             ({.value = true, .tsan = true}), ladder::faults::run);
+             ({.value = true, .order = true}), ladder::faults::run);

@@ -17,8 +17,8 @@ def halves(tmp_path, monkeypatch):
     """Set both halves' outcomes: the emulator's status or Failure, nvcc's (success, output), bytes spilled."""
     there = {"emulator": 0, "nvcc": (True, ""), "spilled": 0, "words": None}
 
-    def bench(words, in_place):
-        there["words"] = words
+    def bench(words, in_place, preset):
+        there["words"], there["preset"] = words, preset
         assert not in_place
         if isinstance(there["emulator"], Exception):
             raise there["emulator"]
@@ -59,6 +59,13 @@ def test_it_takes_the_problems_that_are_asked_for(halves, capsys):
     assert halves["words"] == ["silu/forward", "--version=1", *asked, "--check", "--device=emulator"]
     run(capsys, "--set", "edge")
     assert halves["words"] == "silu/forward --version=1 --set=edge --check --device=emulator".split()
+
+
+def test_races_are_looked_for_where_that_is_asked_for(halves, capsys):
+    run(capsys)
+    assert halves["preset"] is None
+    run(capsys, "--order")
+    assert halves["preset"] == "order"
 
 
 def test_a_wrong_kernel_fails_it(halves, capsys):

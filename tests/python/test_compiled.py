@@ -1,7 +1,13 @@
 """tools/dev/compiled.py: which versions need not be compiled again, and who vouches for them."""
 
+import json
+
 from dev import compiled, resources
 
+PRESETS = [
+    {"name": "base", "cacheVariables": {"LADDER_PROGRAMS": "ON"}},
+    *({"name": name, "inherits": "base", "cacheVariables": {"FLAGS": "-O1"}} for name in ("cuda", "clang", "order")),
+]
 VERSION = "dev/silu/forward/v02_vector.cu"
 
 
@@ -12,7 +18,7 @@ def tree(folder):
         "dev/silu/silu.h": '#include "core/registry.h"\n',
         "core/registry.h": "int c;\n",
         "CMakeLists.txt": "project(ladder)\nadd_compile_options(-Wall)\n",
-        "CMakePresets.json": "{}\n",
+        "CMakePresets.json": json.dumps({"configurePresets": PRESETS}),
         "cmake/LadderLayer.cmake": "\n",
     }
     for name, text in files.items():
@@ -31,13 +37,21 @@ def test_what_is_as_it_was_is_left_out_but_for_the_first_of_a_pass(tmp_path):
 
 def test_a_change_of_the_source_a_header_behind_a_header_or_a_flag_counts(tmp_path):
     before = compiled.of_versions(tree(tmp_path))
-    for name in (VERSION, "core/registry.h", "CMakeLists.txt", "CMakePresets.json", "cmake/LadderLayer.cmake"):
+    for name in (VERSION, "core/registry.h", "CMakeLists.txt", "cmake/LadderLayer.cmake"):
         file = tmp_path / name
         text = file.read_text()
         file.write_text(text + "int d;\n" if name != "CMakeLists.txt" else text.replace("-Wall", "-Wextra"))
         assert compiled.without(compiled.of_versions(tmp_path), before) == [], name
         file.write_text(text)
     assert compiled.without(compiled.of_versions(tmp_path), before) == [VERSION]
+
+
+def test_settings_of_both_compilers_count_and_of_other_presets_do_not(tmp_path):
+    before = compiled.of_versions(tree(tmp_path))
+    for preset, counts in zip(PRESETS, (True, True, True, False), strict=True):
+        changed = [each | {"cacheVariables": {"FLAGS": "-O2"}} if each is preset else each for each in PRESETS]
+        (tmp_path / "CMakePresets.json").write_text(json.dumps({"configurePresets": changed}))
+        assert (compiled.of_versions(tmp_path) != before) == counts, preset["name"]
 
 
 def test_comments_and_blanks_do_not_count_and_all_else_does(tmp_path):

@@ -240,7 +240,7 @@ class BareClone(unittest.TestCase):
             ("no layer 'conv4x4'", "check", "conv4x4", "--version", "7"),
             ("no version '70'", "check", "conv3x3", "--version", "70"),
             ("required: target", "check", "--version", "7"),
-            ("invalid choice: 'tsan'", "clangd", "tsan"),
+            ("invalid choice: 'order'", "clangd", "order"),
             ("debug needs --version and --problem", "debug", "conv3x3", "--version", "7"),
             ("'7,8' is several", "debug", "conv3x3", "--version", "7,8", "--problem", "res64"),
             ("did you mean 'res64'?", "debug", "conv3x3", "--version", "7", "--problem", "res46"),
@@ -435,7 +435,7 @@ class Build(unittest.TestCase):
         ):
             seen = []
             for step in (
-                lambda: build._configure("tsan", []),
+                lambda: build._configure("order", []),
                 lambda: build._configure("emulator", []),
                 lambda: build._configure("cuda", []),
                 lambda: clangd.main(["cuda"]),

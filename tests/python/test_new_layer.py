@@ -70,7 +70,7 @@ def test_it_writes_a_whole_layer(tree, capsys):
     assert "y[m,n] = 2 x[m,n]" in said
     assert "./ladder bench softmin" in said
     (layer,) = listing.read(tree).layers
-    assert (layer.name, layer.default, list(layer.sets)) == ("softmin", "forward", ["ci", "edge", "perf", "tsan"])
+    assert (layer.name, layer.default, list(layer.sets)) == ("softmin", "forward", ["ci", "edge", "perf", "order"])
     assert [version.label for version in layer.passes[0].versions] == ["v01_naive"]
     assert layer.sets["edge"]["one_n"] == "m5 n1"
 

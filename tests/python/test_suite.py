@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from cli import digests, kept, linked, paths, race, suite, test_programs, verbs
+from cli import digests, kept, linked, race, suite, test_programs, verbs
 
 _NAIVE, _TILE = (digests.Version("sum", f"sum/forward/{name}") for name in ("v01_naive", "v02_tile"))
 _PROGRAMS = ["test_check", "test_simt", "test_versions_sum"]
@@ -21,8 +21,8 @@ def test_versions_are_units_and_other_programs_are_run_whole():
         "emulator test_versions_sum sum/forward/v01_naive",
         "emulator test_versions_sum sum/forward/v02_tile",
     ]
-    found = suite.units("tsan", _PROGRAMS, [_NAIVE])
-    assert [unit.key for unit in found] == ["tsan test_simt", "tsan test_versions_sum sum/forward/v01_naive"]
+    found = suite.units("order", _PROGRAMS, [_NAIVE])
+    assert [unit.key for unit in found] == ["order test_simt", "order test_versions_sum sum/forward/v01_naive"]
     assert found[1].gtest_flags() == ["--gtest_filter=sum_forward_v01_naive.*"]
 
 
@@ -63,42 +63,42 @@ def fake_build(tmp_path, monkeypatch):
     return FakeBuild(tmp_path, monkeypatch)
 
 
-_TSAN = [
-    "tsan test_simt",
-    "tsan test_versions_sum sum/forward/v01_naive",
-    "tsan test_versions_sum sum/forward/v02_tile",
+_ORDER = [
+    "order test_simt",
+    "order test_versions_sum sum/forward/v01_naive",
+    "order test_versions_sum sum/forward/v02_tile",
 ]
 
 
 def test_a_unit_runs_once_and_what_is_kept_counts(fake_build, capsys):
-    assert fake_build.run("tsan") == (0, _TSAN)
-    assert fake_build.built[-1] == ("tsan", ["test_simt", "test_versions_sum"])
+    assert fake_build.run("order") == (0, _ORDER)
+    assert fake_build.built[-1] == ("order", ["test_simt", "test_versions_sum"])
     capsys.readouterr()
-    assert fake_build.run("tsan") == (0, [])
-    assert fake_build.built == [("tsan", ("build.ninja",)), ("tsan", ("build.ninja", "generated/build_info.h"))]
+    assert fake_build.run("order") == (0, [])
+    assert fake_build.built == [("order", ("build.ninja",)), ("order", ("build.ninja", "generated/build_info.h"))]
     said = capsys.readouterr()
     assert said.out == "3 passed, 0 failed, 0 skipped\n"
-    assert "tsan: 3 of 3 results are kept; 0 to run" in said.err
-    assert "tsan/test_versions_sum: 2 passed, 0 failed, 0 skipped in 4.0 s, 2 of 2 kept" in said.err
+    assert "order: 3 of 3 results are kept; 0 to run" in said.err
+    assert "order/test_versions_sum: 2 passed, 0 failed, 0 skipped in 4.0 s, 2 of 2 kept" in said.err
     fake_build.text = "2"
-    assert fake_build.run("tsan") == (0, _TSAN)
+    assert fake_build.run("order") == (0, _ORDER)
 
 
 def test_a_failure_runs_again_until_it_passes(fake_build):
-    fake_build.failing = {_TSAN[1]}
-    assert fake_build.run("tsan") == (1, _TSAN)
-    assert fake_build.run("tsan") == (1, [_TSAN[1]])
+    fake_build.failing = {_ORDER[1]}
+    assert fake_build.run("order") == (1, _ORDER)
+    assert fake_build.run("order") == (1, [_ORDER[1]])
     fake_build.failing = set()
-    assert fake_build.run("tsan") == (0, [_TSAN[1]])
-    assert fake_build.run("tsan") == (0, [])
+    assert fake_build.run("order") == (0, [_ORDER[1]])
+    assert fake_build.run("order") == (0, [])
 
 
 def test_a_source_that_is_saved_during_a_build_keeps_nothing(fake_build, monkeypatch):
     texts = iter("ab")
     monkeypatch.setattr(fake_build, "digests", lambda units, text=None: dict.fromkeys(units, next(texts)))
-    assert fake_build.run("tsan") == (0, _TSAN)
+    assert fake_build.run("order") == (0, _ORDER)
     monkeypatch.setattr(fake_build, "digests", lambda units: dict.fromkeys(units, "b"))
-    assert fake_build.run("tsan") == (0, _TSAN)
+    assert fake_build.run("order") == (0, _ORDER)
 
 
 def test_a_full_run_relies_on_nothing_older_and_is_gone_on_with(fake_build, tmp_path, monkeypatch):
@@ -129,8 +129,8 @@ def test_a_sanitizer_takes_up_what_ends_before_the_time_is_up(fake_build, monkey
     monkeypatch.setattr(suite, "_SANITIZER_BUILD", 0)
     assert fake_build.run("emulator")[0] == 0  # 2 s a unit: 8 s under a sanitizer
     soon, later = time.time() + 7, time.time() + 60
-    assert fake_build.run("tsan", deadline=soon)[1] == []
-    assert fake_build.run("tsan", deadline=later) == (0, _TSAN)
+    assert fake_build.run("order", deadline=soon)[1] == []
+    assert fake_build.run("order", deadline=later) == (0, _ORDER)
     monkeypatch.setattr(suite, "_SANITIZER_BUILD", 3600)
     assert fake_build.run("sanitize", deadline=later)[1] == fake_build.built == []
 
@@ -148,7 +148,7 @@ def test_a_run_with_sanitizers_writes_a_copy_of_all_presets(whole_run, capsys):
     assert suite.run("emulator", sanitize=True, keep=True) == 0
     assert capsys.readouterr().out == "13 passed, 0 failed, 0 skipped\n"
     of_presets = [key.partition(" ")[0] for key in json.loads(whole_run.copy.read_text())["results"]]
-    assert [of_presets.count(preset) for preset in ("emulator", "sanitize", "tsan")] == [4, 4, 3]
+    assert [of_presets.count(preset) for preset in ("emulator", "sanitize", "order")] == [4, 4, 3]
     shutil.rmtree(kept.folder())
     whole_run.ran = []
     assert suite.run("emulator", sanitize=True) == 0
@@ -240,29 +240,22 @@ def test_a_likely_race_is_named_once_a_version(fake):
     assert fake.run(1, told).races == [("test_fake", "a_b_v01")]
 
 
-_RACE = f"""noise
-WARNING: ThreadSanitizer: data race (pid=1)
-  Read of size 4 at 0x7f by thread T3:
-    #0 kernel {paths.ROOT}/dev/silu/forward/v09_x.cu:17:9 (test+0x1)
-    #1 run {paths.ROOT}/core/simt/block.cpp:5 (test+0x2)
-  Previous write of size 4 at 0x7f by thread T2:
-    #0 load {paths.ROOT}/dev/common/wide.h:23:9 (test+0x1)
-    #1 kernel {paths.ROOT}/dev/silu/forward/v09_x.cu:15:9 (test+0x1)
-    #2 main {paths.ROOT}/tests/main.cpp:5:9 (test+0x1)
-SUMMARY: ThreadSanitizer: data race
+_RACE = """noise
+  FAIL: y: dev/silu/forward/v09_x.cu:17: in dev/common/wide.h:23: a race: a read by thread (3,0,0) of block (0,0,0) of shared \
+array tile + 12 bytes (it has 512); dev/silu/forward/v09_x.cu:15: a write by thread (2,0,0) of block (0,0,0); no __syncwarp() \
+or barrier between them; thread (3,0,0) of block (0,0,0) [schedule asc]
+more noise; a race: not this one [schedule desc]
 """
 
 
-def test_of_a_data_race_the_kernels_two_lines_are_told():
-    assert race.report(_RACE).splitlines() == [
-        "a data race:",
-        "  Read of size 4",
-        "    at dev/silu/forward/v09_x.cu:17:9",
-        "  Previous write of size 4",
-        "    at dev/common/wide.h:23:9",
-        "    at dev/silu/forward/v09_x.cu:15:9",
+def test_of_a_race_both_lines_and_the_missing_edge_are_told():
+    assert [line.partition(" of ")[0] for line in race.report(_RACE).splitlines()] == [
+        "dev/silu/forward/v09_x.cu:17: in dev/common/wide.h:23: a race: a read by thread (3,0,0)",
+        "  dev/silu/forward/v09_x.cu:15: a write by thread (2,0,0)",
+        "  no __syncwarp() or barrier between them",
+        "  thread (3,0,0)",
     ]
-    assert race.report("no race") == ""
+    assert race.report("no news") == ""
 
 
 def test_a_program_that_ends_badly_has_failed(fake, capsys):

@@ -601,7 +601,6 @@ TEST(Cluster, a_fault_leaves_nothing_behind) {
   }
 }
 
-#if !defined(LADDER_TSAN)  // TSAN has room for 8128 threads
 // Run the largest cluster, which needs more stacks than any other launch.
 TEST(Cluster, sixteen_blocks_of_1024_threads_run) {
   const Scoped scoped("greedy:1");
@@ -610,7 +609,6 @@ TEST(Cluster, sixteen_blocks_of_1024_threads_run) {
   launch(ranks_kernel, {16, 1024, 0, 16}, nullptr, ranks.data(), sizes.data());
   for (int b = 0; b < 16; ++b) EXPECT_EQ(ranks[b], b);
 }
-#endif
 
 }  // namespace
 }  // namespace ladder::simt::test

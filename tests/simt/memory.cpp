@@ -90,7 +90,7 @@ TEST(SharedMemory, has_the_gpus_limit) {
   EXPECT_NE(fault_of([] { launch(too_much_kernel, {1, 1}, nullptr); }).find("no room"), std::string::npos);
 }
 
-#if !defined(LADDER_ASAN) && !defined(LADDER_TSAN)  // which have signal handlers, and reports, of their own
+#if !defined(LADDER_ASAN)  // which has signal handlers, and reports, of its own
 __global__ void behind_dynamic_kernel(int index) {
   LADDER_DYN_SMEM(dynamic);
   dynamic[index] = 1;
@@ -136,7 +136,7 @@ TEST(Stack, overflow_is_a_fault) {
   const std::string report = fault_of([&] {
     launch(deep_kernel, {1, 2}, nullptr, static_cast<volatile int*>(&too_deep));
   });
-  EXPECT_NE(report.find("stack of 64 KiB is full"), std::string::npos) << report;
+  EXPECT_NE(report.find("KiB is full"), std::string::npos) << report;
   EXPECT_NE(report.find("tests/simt/memory.cpp:"), std::string::npos) << report;
 }
 #endif

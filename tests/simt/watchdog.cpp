@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "tests/support.h"
 
-#if !defined(__CUDACC__) && !defined(LADDER_TSAN)  // ThreadSanitizer holds signals back until a thread waits
+#if !defined(__CUDACC__)
 
 namespace ladder {
 namespace {

@@ -25,6 +25,7 @@ new | cli.new | <layer>/<pass> <idea> --from N | the next version's file; --laye
 diff | dev.diff | <layer>/<pass> A B | two versions side by side: registers, instructions, code, errors, times
 profile | profiling.profile | <layer>[/<pass>] --version V | Nsight Compute on one launch, explained
 sanitize | profiling.sanitize | [<layer>[/<pass>]...] | compute-sanitizer's four tools, each proven to fire
+mutants | dev.mutants | [AREA...] | deliberate bugs, planted one at a time: which ones the tests find
 resources | dev.resources | [<layer>[/<pass>]] | registers, shared memory and spills of every kernel
 A search
 tree | search.tree | <layer>/<pass> [--best] [--json] | the candidates that were tried, and the way to the fastest
@@ -42,7 +43,7 @@ promote | cli.promote | [--check] | runtime/promoted/<device>.txt: which version
 table | cli.verbs:table | [--check] | the tables and pictures of the READMEs, from results/
 dashboard | dashboard.main |  | results/index.html, made of the records
 The tree
-build | cli.verbs:build | [--preset NAME] [targets...] | build only: emulator, clang, cuda, profile, sanitize, tsan
+build | cli.verbs:build | [--preset NAME] [targets...] | build only: emulator, clang, cuda, profile, sanitize, order
 clangd | cli.clangd | PRESET | which build an editor sees: cuda or emulator
 setup | cli.verbs:setup | [--preset NAME] | fetch what is missing; --dev: what checks the sources too
 format | dev.format | [--check] | clang-format, ruff and the first words of comments, over the tree

@@ -43,8 +43,8 @@ _BENCHMARK_WORDS = {
 _UNDERSTOOD_HERE = ("--version", "--promoted", "--pass", "--problem", "--set", "--dtype", "--device")
 
 
-def main(arguments, in_place=True):
-    """The program's exit status; `in_place` of this process it ends that too."""
+def main(arguments, in_place=True, preset=None):
+    """The program's exit status; `in_place` of this process it ends that too. `preset` takes the place of the device's."""
     options, own, foreign = _parse(arguments)
     there = listing.read(paths.ROOT)
     if not options.target:
@@ -57,6 +57,8 @@ def main(arguments, in_place=True):
     chosen = selection.versions(a_pass, options.version)
     _refuse_without_dtype(options.version, chosen, dtypes)
     choice = device.choose(options.device)
+    if preset:
+        choice.preset = preset
     if options.plot and choice.preset not in paths.CUDA_PRESETS:
         raise UsageError("--plot draws times, which need a GPU; --csv FILE has what the emulator finds")
     if options.watch:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dev import resources
 from registry import listing, selection
 
-from . import bench, build, paths, say, setup, watch
+from . import bench, build, paths, race, say, setup, watch
 from .errors import Failure, UsageError
 from .options import Parser
 
@@ -25,6 +25,11 @@ def main(arguments):
     parser.add_argument("target", help=selection.HELP["target"] + "; a layer is its default pass")
     parser.add_selection("version", "set", "dtype")
     parser.add_argument("--problem", action="append", default=[], help=selection.HELP["problem"] + "; may be repeated")
+    parser.add_argument(
+        "--order",
+        action="store_true",
+        help="also name races, whatever values come out: preset order, two to four times slower",
+    )
     parser.add_watch()
     chosen = parser.parse_args(arguments)
     a_pass = selection.one_pass(listing.read(paths.ROOT), chosen.target)
@@ -36,7 +41,7 @@ def main(arguments):
     with ThreadPoolExecutor(1) as beside:
         compiled = beside.submit(_compiled, sources)
         try:
-            status = bench.main(_words(a_pass, chosen), in_place=False)
+            status = bench.main(_words(a_pass, chosen), False, race.PRESET if chosen.order else None)
         except Failure as failure:
             say.line(failure)
             status = 1

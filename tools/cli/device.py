@@ -27,11 +27,11 @@ _SMI = (
 
 @dataclass
 class Choice:
-    preset: str  # "cuda" or "emulator"
+    preset: str  # "cuda", or of the emulator
     why: str
 
     def __str__(self):
-        return f"{'GPU' if self.preset == 'cuda' else 'emulator'} build ({self.why})"
+        return f"{'GPU' if self.preset == 'cuda' else self.preset} build ({self.why})"
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ def _sets(letters):
         },
         "edge": {**ones, **{name: [2] * (count - 1) + [last] for name, last in around.items()}},
         "perf": {"large": [large] * count},
-        "tsan": {"small": [small] * count},
+        "order": {"small": [small] * count},
     }
     return {
         name: "\n".join(f"{case + ':':<12} {_line(letters, sizes)}" for case, sizes in cases.items())

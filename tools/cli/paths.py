@@ -7,7 +7,7 @@ PRIVATE = ROOT / ".ladder"
 SETUP_LOG = PRIVATE / "setup.log"
 BUILD = ROOT / "build"
 
-PRESETS = ("emulator", "clang", "cuda", "profile", "sanitize", "tsan", "fuzz")
+PRESETS = ("emulator", "clang", "cuda", "profile", "sanitize", "order", "fuzz")
 CUDA_PRESETS = ("cuda", "profile")
 
 # Folders with C++ or CUDA; tests are in a list of their own, as clang-tidy leaves them out.

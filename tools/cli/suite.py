@@ -16,11 +16,11 @@ from .errors import Failure, UsageError
 from .test_programs import Totals, Unit
 
 _VERSIONS = "test_versions_"  # one for each layer
-# Tests of the emulator's threads and faults: the only programs, besides the versions', to run under ThreadSanitizer.
+# Tests of the emulator's threads and faults: the only programs, besides the versions', to run in preset order.
 _EMULATOR_TESTS = ("test_simt", "test_faults")
 # Tests of code that works with streams: they run once more under the emulator's schedule late.
 _STREAM_TESTS = ("test_kernel", "test_runtime", "test_nn", "test_train", "test_denoise", "test_policy")
-_SANITIZERS = ("sanitize", "tsan")  # presets
+_SANITIZERS = ("sanitize", "order")  # presets
 _SANITIZER_BUILD = 25 * 60  # seconds for the full build of one of these presets on two cores
 _SANITIZER_SLOWDOWN = 4  # a unit's time under a sanitizer, as a multiple of its time on the emulator
 _FULL_RUN = paths.BUILD / "full_run_began"  # file with the start of the last full run, for --resume
@@ -69,7 +69,7 @@ def run(
     session.totals.add(test_programs.run_python())
     session.totals.add(package.test(preset, cmake_options))
     if not (sanitize or full):
-        say.line("not run: AddressSanitizer and ThreadSanitizer; ./ladder test --sanitize")
+        say.line("not run: AddressSanitizer and preset order; ./ladder test --sanitize")
     return session.close(allow_untested)
 
 
@@ -78,7 +78,7 @@ def units(preset, programs, versions):
     one more on the emulator if it works with streams."""
     found = [Unit(preset, _VERSIONS + v.layer, v.name) for v in versions if _VERSIONS + v.layer in programs]
     others = [program for program in programs if not program.startswith(_VERSIONS)]
-    if preset == "tsan":
+    if preset == "order":
         others = [program for program in others if program in _EMULATOR_TESTS]
     if preset == "emulator":
         found += [Unit(preset, program, schedule="late") for program in others if program in _STREAM_TESTS]

@@ -128,7 +128,7 @@ def run_pytest(name, python, arguments=()):
 
 
 def _likely_races(report):
-    """Their suites, that is, versions; under ThreadSanitizer a version has problems of its own."""
+    """Their suites, that is, versions; in preset order a version has problems of its own."""
     found = {
         case.get("classname"): None
         for case in _parsed(report).iter("testcase")

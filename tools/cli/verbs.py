@@ -40,7 +40,7 @@ def test(arguments):
         + "; python: the PyTorch package; docs: the documents' commands, with flags of its own (default: every test there is)",
     )
     parser.add_selection("version")
-    parser.add_argument("--sanitize", action="store_true", help="the sanitize and tsan builds too")
+    parser.add_argument("--sanitize", action="store_true", help="the sanitize and order builds too")
     parser.add_argument(
         "--fuzz", action="store_true", help=f"alone: libFuzzer on every reader of files, {fuzz.SECONDS} s each (clang)"
     )

@@ -50,14 +50,24 @@ def keep(kind, of_sources, record=RECORD):
 
 def of_versions(root=ROOT):
     """{source: digest} of each version in the tree."""
-    how = hashlib.sha256(
-        (root / "CMakePresets.json").read_bytes() + (root / "cmake" / "LadderLayer.cmake").read_bytes()
-    )
+    how = hashlib.sha256((root / "cmake" / "LadderLayer.cmake").read_bytes())
+    how.update(json.dumps([_settings(root, preset) for preset in BUILDS]).encode())
     how.update("".join(_OF_COMPILERS.findall((root / "CMakeLists.txt").read_text(encoding="utf-8"))).encode())
     found = {}
     for version in digests.versions(root):
         file = f"dev/{version.name}.cu"
         found[file] = f"{digests.of_source(root / file, root=root, code_only=True)} {how.hexdigest()[:8]}"
+    return found
+
+
+def _settings(root, preset):
+    """The settings of CMakePresets.json for a build, inherited ones included."""
+    listed = json.loads((root / "CMakePresets.json").read_text(encoding="utf-8"))["configurePresets"]
+    presets = {each["name"]: each for each in listed}
+    found = []
+    while preset:
+        found.append({key: value for key, value in presets[preset].items() if key != "displayName"})
+        preset = presets[preset].get("inherits")
     return found
 
 
