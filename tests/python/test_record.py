@@ -170,6 +170,16 @@ def test_the_estimate_is_what_the_last_record_took():
     assert Progress(names, {}).forecast() == "no estimate yet"
 
 
+def test_the_first_results_do_not_set_the_pace_of_all(monkeypatch):
+    names = {"a": [f"{i}" for i in range(400)]}
+    progress = Progress(names, {f"{i}": 0.001 if i < 3 else 5 for i in range(400)})
+    progress.start("a")
+    progress.show("a", 0)
+    progress.started -= 30
+    progress.show("a", 3)
+    assert 1985 < progress._left() < 2 * 1985
+
+
 def test_a_full_disk_leaves_no_half_a_record(recording):
     file = recording.results / "h200" / "a.json"
     file.parent.mkdir(parents=True)

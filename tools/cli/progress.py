@@ -54,9 +54,11 @@ class Progress:
     def _left(self):
         spent, new_ones = time.monotonic() - self.started, self.done - (self.seen_before or 0)
         if self.typical:
+            # This run's pace against the last one's, as if ten results had come at the same pace: a few that took no time
+            # last time say nothing.
             expected_so_far = self._expected(self.seen_before or 0) - self._expected(self.done)
-            pace = spent / expected_so_far if new_ones >= 3 and expected_so_far > 0 else 1
-            return pace * self._expected(self.done)
+            usual = 10 * self.typical
+            return (spent + usual) / (expected_so_far + usual) * self._expected(self.done)
         if new_ones < 1:
             return None
         total = sum(len(jobs) for jobs in self.names.values())
