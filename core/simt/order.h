@@ -8,7 +8,8 @@
 // Rules, from the PTX ISA's chapter "Memory Consistency Model" (sections "Causality Order" and "Proxies") and the sections
 // of the instructions; where they leave a choice, the stricter reading:
 // - release() and acquire() of one address stand for every barrier: all that the releasing thread did or acquired before is
-//   ordered before what the acquiring thread does after. A relaxed arrival calls neither.
+//   ordered before what the acquiring thread does after. A relaxed arrival at a cluster's barrier calls neither. One at another
+//   block's mbarrier, of which dev/ptx/cluster.h says that it ends reads alone, counts as a release of stores too.
 // - __threadfence() and the atomic after it are one release, an atomic and the fence after it one acquire ("Memory Consistency
 //   Model: Release and Acquire Patterns"), at one place for all addresses: a flag that is not the one that was set orders here
 //   as well, so that some races between blocks are missed.
