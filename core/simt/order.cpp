@@ -35,7 +35,7 @@ struct Checker {
   std::vector<Where> wheres;
 };
 
-// The OS thread's checker while it runs a cluster that is checked, else null.
+// The OS thread's checker, if its latest launch is checked, else null.
 constinit thread_local Checker* active = nullptr;
 
 // The OS thread's checker, if this launch is checked.

@@ -157,7 +157,9 @@ def _tested(mutant, preset):
     program, _, version = mutant.unit.partition(" ")
     if program == "package":
         tests = [f"python/tests/{mutant.filter}" if mutant.filter else "python/tests"]
-        return _outcome(_run([sys.executable, "-c", f"import sys; sys.path.insert(0, 'tools'); {_PACKAGE}", *tests]))
+        return _outcome(
+            _run([sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, 'tools'); {_PACKAGE}", *tests])
+        )
     built = _run(["./ladder", "build", "--preset", preset, program])
     if built is None or built.returncode != 0:
         return f"no build: {_first(r'error', built.stderr if built else '')}"
