@@ -29,7 +29,8 @@ void Cells::begin_launch() {
 }
 
 void Cells::begin_cluster(const BlockCluster& cluster) {
-  shared_.resize(static_cast<std::size_t>(cluster.size()));
+  num_blocks_ = static_cast<std::size_t>(cluster.size());
+  if (shared_.size() < num_blocks_) shared_.resize(num_blocks_);
   for (int rank = 0; rank < cluster.size(); ++rank) {
     Region& region = shared_[static_cast<std::size_t>(rank)];
     region.begin = reinterpret_cast<std::uintptr_t>(cluster.block(rank).shared().begin());
@@ -58,8 +59,8 @@ const Cells::Region* Cells::region_of(std::uintptr_t address) {
   constexpr unsigned kLogGap = 30;  // buffers lie this far apart
   Region& recent = recent_[(address >> kLogPage ^ address >> kLogGap) % kRecent];
   if (address - recent.begin < recent.bytes) return recent.cells == nullptr ? nullptr : &recent;
-  for (const Region& other : shared_) {
-    if (address - other.begin < other.bytes) return &other;
+  for (std::size_t rank = 0; rank < num_blocks_; ++rank) {
+    if (address - shared_[rank].begin < shared_[rank].bytes) return &shared_[rank];
   }
   const auto [begin, bytes] = buffer_at(reinterpret_cast<const void*>(address));  // NOLINT(performance-no-int-to-ptr)
   if (begin == nullptr) {

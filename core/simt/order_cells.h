@@ -67,7 +67,8 @@ class Cells {
   const Access* check_table(Cell& cell, unsigned thread, const Access& access);
 
   const Clocks& clocks_;
-  std::vector<Region> shared_;  // of each block of the cluster
+  std::vector<Region> shared_;  // of each block of the largest cluster so far
+  std::size_t num_blocks_ = 0;  // of the running cluster
   std::map<std::uintptr_t, Region> buffers_;
   std::size_t num_buffer_cells_ = 0;
   static constexpr unsigned kRecent = 256;

@@ -133,7 +133,7 @@ def _copy_tree():
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source, copy)
         os.utime(copy)
-    for folder in ("core", "dev", "tests", "nn", "train", "policy", "runtime", "reference", "bench", "io"):
+    for folder in {name.partition("/")[0] for name in wanted if "/" in name}:
         for copy in (_TREE / folder).rglob("*"):
             if copy.is_file() and copy.suffix in (".cu", ".cpp", ".h") and str(copy.relative_to(_TREE)) not in wanted:
                 copy.unlink()
