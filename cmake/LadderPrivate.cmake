@@ -27,13 +27,16 @@ set(LADDER_CUDA_HINTS
     /opt/cuda)
 
 # A compiler cache, where the machine has one. Paths are hashed relative to the source tree, so that clones share objects.
+# Comments of C++ are hashed too: GCC rejects a precompiled header of a source with other comments. nvcc's preprocessor
+# cannot keep them.
 find_program(LADDER_CCACHE ccache)
 if(LADDER_CCACHE)
+  set(CXX_comments CCACHE_COMMENTS=1)
   foreach(language CXX CUDA)
     if(NOT DEFINED CMAKE_${language}_COMPILER_LAUNCHER AND NOT DEFINED ENV{CMAKE_${language}_COMPILER_LAUNCHER})
       set(CMAKE_${language}_COMPILER_LAUNCHER
           ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_CURRENT_SOURCE_DIR} CCACHE_NOHASHDIR=1
-          CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${LADDER_CCACHE})
+          ${${language}_comments} CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${LADDER_CCACHE})
     endif()
   endforeach()
 endif()

@@ -1,6 +1,6 @@
 // The emulator's core, as seen by the headers that implement CUDA's vocabulary: the running CUDA thread, and its ways
-// to wait for others. The implementation is compiled without sanitizers, so that they see the kernel's accesses and
-// never the emulator's own.
+// to wait for others. The implementation is compiled without sanitizers, which so see a kernel's accesses and never
+// the emulator's own.
 #pragma once
 
 #include <vector_types.h>
