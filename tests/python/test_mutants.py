@@ -61,6 +61,7 @@ def planted(tmp_path, monkeypatch):
     monkeypatch.setattr(mutants, "_TREE", tmp_path / "tree")
     monkeypatch.setattr(mutants, "_RESULTS", tmp_path / "results.json")
     monkeypatch.setattr(mutants, "_copy_tree", lambda: None)
+    monkeypatch.setattr(mutants, "_build_unchanged", lambda waiting: None)
     monkeypatch.setattr(mutants, "_tested", tested)
     found = mutants.read(tmp_path)
     monkeypatch.setattr(mutants, "read", lambda: found)

@@ -58,8 +58,9 @@ class Mutant:
         return "" if count == 1 else f"{self.file} has its text {count} times, not once"
 
     @property
-    def is_of_kernel(self):
-        return self.file.startswith("dev/") and self.unit.startswith("test_versions_")
+    def presets(self):
+        is_of_kernel = self.file.startswith("dev/") and self.unit.startswith("test_versions_")
+        return (_ORDER, _SCHEDULES) if is_of_kernel else (_SCHEDULES,)
 
 
 def read(folder=FOLDER):
@@ -97,14 +98,14 @@ def main(arguments):
     known = _known()
     if not chosen.report:
         _copy_tree()
-        for done, mutant in enumerate(mutants, 1):
-            say.progress(f"mutants: {done} of {len(mutants)}, {mutant.area}/{mutant.name}")
-            for preset in (_ORDER, _SCHEDULES) if mutant.is_of_kernel else (_SCHEDULES,):
-                key = _key(mutant, preset)
-                if key not in known:
-                    known[key] = _planted(mutant, preset)
-                    _RESULTS.parent.mkdir(parents=True, exist_ok=True)
-                    files.replace(_RESULTS, json.dumps(known, indent=1) + "\n")
+        planned = [(mutant, preset) for mutant in mutants for preset in mutant.presets]
+        waiting = [(mutant, preset) for mutant, preset in planned if _key(mutant, preset) not in known]
+        _build_unchanged(waiting)
+        for done, (mutant, preset) in enumerate(waiting, 1):
+            say.progress(f"mutants: {done} of {len(waiting)}, {mutant.area}/{mutant.name}, preset {preset}")
+            known[_key(mutant, preset)] = _planted(mutant, preset)
+            _RESULTS.parent.mkdir(parents=True, exist_ok=True)
+            files.replace(_RESULTS, json.dumps(known, indent=1) + "\n")
     say.close()
     print(report(mutants, lambda mutant, preset: known.get(_key(mutant, preset))))
     return 0
@@ -140,6 +141,18 @@ def _copy_tree():
     private = _TREE / paths.PRIVATE.name
     if not private.exists():
         private.symlink_to(paths.PRIVATE)
+
+
+def _build_unchanged(waiting):
+    """Build the programs in full, so that a mutant's build is of what it changes. Throws Failure."""
+    for preset in (_ORDER, _SCHEDULES):
+        programs = {mutant.unit.split()[0] for mutant, one in waiting if one == preset} - {"package"}
+        if not programs:
+            continue
+        say.progress(f"mutants: building preset {preset}: {', '.join(sorted(programs))}")
+        done = subprocess.run(["./ladder", "build", "--preset", preset, *sorted(programs)], cwd=_TREE, check=False)
+        if done.returncode:
+            raise Failure(f"the unchanged tree does not build in preset {preset}")
 
 
 def _planted(mutant, preset):
