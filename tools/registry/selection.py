@@ -262,6 +262,8 @@ def _needed(lines):
 
 
 def _no_target(listing, word):
+    if word.endswith(".cu"):
+        return UsageError(f"'{word}' is a file; its kernel is judged by ./ladder try <layer>/<pass> {word}")
     layer_name, _, _ = word.partition("/")
     if "/" in word and listing.layer(layer_name):
         names = [a_pass.path for a_pass in listing.layer(layer_name).passes]
