@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dev import resources
 from registry import listing, selection
 
-from . import bench, build, paths, race, say, setup, watch
+from . import bench, build, constructs, paths, race, say, setup, watch
 from .errors import Failure, UsageError
 from .options import Parser
 
@@ -38,6 +38,8 @@ def main(arguments):
     sources = [version.file for version in selection.versions(a_pass, chosen.version)]
     if chosen.watch:
         return watch.repeated("check", arguments)
+    if _lacking(sources):
+        return 1
     with ThreadPoolExecutor(1) as beside:
         compiled = beside.submit(_compiled, sources)
         try:
@@ -47,6 +49,14 @@ def main(arguments):
             status = 1
         say.progress("waiting for nvcc")
         return max(status, _report(sources, *compiled.result()))
+
+
+def _lacking(sources):
+    """Names the constructs of the sources that the emulator lacks. Returns how many there are."""
+    found = [(source, each) for source in sources for each in constructs.scan(source.read_text(encoding="utf-8"))]
+    for source, each in found:
+        say.line(f"{source.relative_to(paths.ROOT)}:{each.line}: the emulator has no {each}")
+    return len(found)
 
 
 def _words(a_pass, chosen):
