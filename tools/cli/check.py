@@ -54,8 +54,8 @@ def main(arguments):
 def _lacking(sources):
     """Names the constructs of the sources that the emulator lacks. Returns how many there are."""
     found = [(source, each) for source in sources for each in constructs.scan(source.read_text(encoding="utf-8"))]
-    for source, each in found:
-        say.line(f"{source.relative_to(paths.ROOT)}:{each.line}: the emulator has no {each}")
+    for source, (line, word, instead) in found:
+        say.line(f"{source.relative_to(paths.ROOT)}:{line}: the emulator has no {word}: {instead}")
     return len(found)
 
 

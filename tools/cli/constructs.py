@@ -7,97 +7,83 @@ an #include that begins so.
 
 import functools
 import re
-from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
 from dev.words import CPP_TOKEN
 
-from . import paths
+MARK = "// TODO(port): "  # in front of what `./ladder port` leaves to do
 
-_ROW = re.compile(r"^\| (.*`.*) \| (.*) \|$", re.MULTILINE)
+_PAGE = Path(__file__).resolve().parents[2] / "docs" / "emulator.md"
+_MOST = 5  # lines, or words, of a replacement in a summary
 _DIRECTIVE = re.compile(r"\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b\s*(.*)")
 # Conditions that are false, or true, for a compiler of the emulator.
 _FALSE = re.compile(r"0$|(?:defined\s*\(?\s*)?__CUDA(?:CC|_ARCH)__\b[^|]*$")
 _TRUE = re.compile(r"1$|!\s*defined\s*\(?\s*__CUDA(?:CC|_ARCH)__\b[^&]*$")
-MARK = "// TODO(port): "  # in front of what `./ladder port` leaves to do
-_MOST = 5  # lines, or words, of a replacement in a summary
+_SPECIAL = {"*": r"\w*", " ": r"\s+", "(": r"\s*\("}
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     line: int
     word: str  # as in the source
     instead: str
 
-    def __str__(self):
-        return f"{self.word}: {self.instead}"
-
 
 @functools.cache
 def table():
-    """[(pattern in words, regular expression, replacement)] of the page, in its order."""
-    page = (paths.ROOT / "docs" / "emulator.md").read_text(encoding="utf-8")
-    rows = _ROW.findall(page[page.index("| lacks | instead |") :])
-    return [
-        (word, _expression(word), ("" if instead.startswith("leave") else "use ") + instead.replace("`", ""))
-        for words, instead in rows
-        for word in re.findall(r"`([^`]+)`", words)
-    ]
-
-
-def _expression(word):
-    if word.endswith("/"):
-        return rf'#include [<"]{re.escape(word)}[^>"\n]*[>"]'
-    parts = re.split(r"(\*|\[[\w-]+\]| |\()", word)
-    special = {"*": r"\w*", " ": r"\s+", "(": r"\s*\("}
-    text = "".join(special.get(part) or (part if part.startswith("[") else re.escape(part)) for part in parts)
-    return text + (r"(?!\w)" if re.match(r"\w", word[-1]) else "")
+    """[(pattern in words, replacement)] of the page, in its order."""
+    page = _PAGE.read_text(encoding="utf-8").partition("| lacks | instead |")[2]
+    rows = re.findall(r"^\| (.*`.*) \| (.*) \|$", page, re.MULTILINE)
+    use = [(words, ("" if text.startswith("leave") else "use ") + text.replace("`", "")) for words, text in rows]
+    return [(word, instead) for words, instead in use for word in re.findall(r"`([^`]+)`", words)]
 
 
 @functools.cache
-def _all():
-    words = "|".join(f"({expression})" for _, expression, _ in table())
+def _expression():
+    """An expression with a group for each row of table()."""
+    words = "|".join(f"({_pattern(word)})" for word, _ in table())
     return re.compile(rf"(?:(?=<)|(?<![\w.])(?<!std::)(?=[a-z_#]))(?:{words})")
+
+
+def _pattern(word):
+    if word.endswith("/"):
+        return rf'#include [<"]{re.escape(word)}[^>"\n]*[>"]'
+    parts = re.split(r"(\*|\[[\w-]+\]| |\()", word)
+    text = "".join(_SPECIAL.get(part) or (part if part.startswith("[") else re.escape(part)) for part in parts)
+    return text + (r"(?!\w)" if re.match(r"\w", word[-1]) else "")
 
 
 def scan(text):
     """Findings of a source, by line. Comments, literals, and names that the source itself defines do not count."""
-    code = _compiled(text)
-    found = []
-    for match in _all().finditer(code):
+    code, found = _compiled(text), []
+    for match in _expression().finditer(code):
         name = re.match(r"\w*", match[0])[0]
-        if not (name and _defines(code, name)):
+        if not name or not _defines(code, name):
             word = " ".join(match[0].replace("#include ", "").rstrip("( ").split())
-            found.append(Finding(code.count("\n", 0, match.start()) + 1, word, table()[match.lastindex - 1][2]))
+            found.append(Finding(code.count("\n", 0, match.start()) + 1, word, table()[match.lastindex - 1][1]))
     return found
 
 
 def summary(found):
     """Findings in one line of text: the lines and words of each replacement."""
-    groups = {}
-    for each in found:
-        groups.setdefault(each.instead, []).append(each)
-    return "; ".join(f"{_at(group)}: {instead}" for instead, group in groups.items())
-
-
-def _at(found):
-    lines, words = (list(dict.fromkeys(each)) for each in zip(*((str(one.line), one.word) for one in found)))
-    return f"line {_first(lines)}: {_first(words)}"
+    said = {}  # {replacement: (lines, words)}
+    for line, word, instead in found:
+        for kept, one in zip(said.setdefault(instead, ({}, {})), (str(line), word)):
+            kept[one] = None
+    return "; ".join(f"line {_first(lines)}: {_first(words)}: {instead}" for instead, (lines, words) in said.items())
 
 
 def _first(words):
-    return ", ".join(words[:_MOST]) + (", ..." if len(words) > _MOST else "")
+    return ", ".join([*words][:_MOST]) + (", ..." if len(words) > _MOST else "")
 
 
 def blanked(text):
     """The text with blanks for comments, and for strings and characters outside of #include: every offset stays."""
 
     def blank(match):
-        token = match[0]
-        is_include = token[0] == '"' and re.search(
-            r"#\s*include\s*$", text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
-        )
-        keeps = is_include or match[2] or token[0].isdigit()
-        return token if keeps else re.sub(r"[^\n]", " ", token)
+        line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        is_code = match[2] or match[0][0].isdigit() or re.fullmatch(r"\s*#\s*include\s*", line) and match[0][0] == '"'
+        return match[0] if is_code else re.sub(r"[^\n]", " ", match[0])
 
     return CPP_TOKEN.sub(blank, text)
 
@@ -108,21 +94,16 @@ def _defines(code, name):
 
 def _compiled(text):
     """The lines of code that a compiler of the emulator sees; others are empty, as are those of #if and #endif."""
-    lines, branches = [], []  # of each open #if: [a branch was taken, this branch is left out]
+    lines, branches = [], []  # of each open #if: (a branch was taken, this branch is left out)
     for line in blanked(text).splitlines():
         directive = _DIRECTIVE.match(line)
+        is_out = directive or any(out for _, out in branches)
+        lines.append("" if is_out else re.sub(r"^\s*#\s*include\s*", "#include ", line))
         if not directive:
-            lines.append("" if any(out for _, out in branches) else re.sub(r"^\s*#\s*include\s*", "#include ", line))
             continue
-        lines.append("")
-        word, condition = directive.groups()
-        condition = {"ifdef": "defined ", "ifndef": "!defined "}.get(word, "") + condition.strip()
-        if word.startswith("if"):
-            branches.append([False, False])
-        elif word == "endif":
-            branches[-1:] = []
-        if branches and word != "endif":
-            taken = branches[-1][0]
-            is_true = word == "else" or bool(_TRUE.match(condition))
-            branches[-1] = [taken or is_true, taken or (word != "else" and bool(_FALSE.match(condition)))]
+        word, condition = directive[1], directive[2].strip()
+        condition = {"ifdef": "defined ", "ifndef": "!defined ", "else": "1"}.get(word, "") + condition
+        taken = bool(branches) and not word.startswith("if") and branches.pop()[0]
+        if word != "endif":
+            branches.append((taken or bool(_TRUE.match(condition)), taken or bool(_FALSE.match(condition))))
     return "\n".join(lines)

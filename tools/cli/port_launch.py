@@ -1,132 +1,127 @@
-"""launch() of a ported kernel: the author's launch, after declarations of all names in it from the pass's tensors and sizes."""
+"""launch() of a ported kernel: the author's launch, after a declaration of each name in it from the pass's tensors and sizes."""
 
 import re
 
-from . import cuda_source
+from . import cuda_source, paths, signature
 from .constructs import MARK, blanked
 from .errors import UsageError
 
-# {type of an element: its name in Dtype, and in problem lines}
-_DTYPES = {
-    "float": ("f32", "fp32"),
-    "half": ("f16", "fp16"),
-    "__half": ("f16", "fp16"),
-    "nv_bfloat16": ("bf16", "bf16"),
-    "__nv_bfloat16": ("bf16", "bf16"),
-}
+# {first word of a type: its name in Dtype, and in problem lines}
+_DTYPES = {"half": ("f16", "fp16"), "nv_bfloat16": ("bf16", "bf16"), "float": ("f32", "fp32")}
 _WORDS = set(
-    "dim3 sizeof static_cast reinterpret_cast const_cast const unsigned int long size_t float double bool char short void "
-    "true false nullptr NULL std min max int32_t uint32_t int64_t uint64_t half2 __half2 __nv_bfloat162 float2 float4".split()
+    "stream dim3 sizeof static_cast reinterpret_cast const unsigned int long size_t float double bool char short void true "
+    "false nullptr std min max int32_t uint32_t int64_t __half half half2 __half2 __nv_bfloat16 nv_bfloat16 float4".split()
 )
-_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _DEFINED = re.compile(
     r"#\s*define\s+(\w+)|\b(?:constexpr|const|enum|using|struct|__device__)\b[^;{}()=]*?\b(\w+)\s*[=({;]"
 )
+_SIZE = re.compile(r"^  ([\w:]+) (\w+(?=(\(\)) const| = ))[^;\n]*;?[^/\n]*(?:// *([\w ]*))?", re.MULTILINE)
+_AFFIXES = re.compile(r"^(?:(?:d|dev|device|g|gpu|num|n)_|[dp](?=[A-Z]))|_(?:d|dev|device|gpu|ptr)$")
 
 
 class PortedLaunch:
-    def __init__(self, launch, kernel, names, source, body, is_entry):
-        """Declares the names of `launch`, of the item `kernel`, in C++. `body` is the device code that is kept. In an entry
-        (`is_entry`) names are the pass's; else they are the author's, and guessed. Throws UsageError."""
-        self._launch, self._names, self._is_entry = launch, names, is_entry
+    def __init__(self, launch, kernel, a_pass, source, body, is_entry):
+        """Declares the names of `launch`, of the item `kernel`, in C++. `body` is the device code that is kept. Names of an
+        entry (`is_entry`) are the pass's; else they are the author's, and guessed. Throws UsageError."""
+        self._launch, self._is_entry = launch, is_entry
+        self._tensors, self._sizes = _names(a_pass)
         self._known = {name for pair in _DEFINED.findall(blanked(body)) for name in pair} | _WORDS
-        self._locals = {} if is_entry else cuda_source.declarations(_before(source, launch))
-        self._lines, self._declared, self._dtypes, self._mapped = [], {"stream"}, [], []
+        self._locals = {} if is_entry else cuda_source.variables(_function(blanked(source), launch.offset))
+        self._lines, self._mapped, self._dtypes = [], [], []
         parameters = kernel.parameters
         if len(parameters) != len(launch.arguments):
-            counts = f"takes {len(parameters)} arguments; the launch has {len(launch.arguments)}"
-            raise UsageError(f"{launch.kernel} {counts}: '{', '.join(launch.arguments)}'")
+            raise UsageError(f"{kernel.kernel} takes {len(parameters)} arguments, not {len(launch.arguments)}")
         missing = ["float"] * (len(kernel.template) - len(launch.template))
-        self._template = launch.template + missing
-        types = dict(zip(kernel.template, self._template))
+        self._template = dict(zip(kernel.template, launch.template + missing))
         for argument, (kind, name) in zip(launch.arguments, parameters):
-            kind = re.sub(r"\s*\b__restrict(?:__)?\b", "", kind)
-            self._declare(argument, re.sub(r"\w+", lambda word: types.get(word[0], word[0]), kind).strip(), name)
-        for text in [*self._template, *launch.config[:3]]:
+            kind = re.sub(r"\w+", lambda word: self._template.get(word[0], word[0]), kind.partition("__restrict")[0])
+            self._declare(argument, " ".join(kind.split()).replace(" *", "*"), name)
+        for text in [*self._template.values(), *launch.config[:3]]:
             self._declare(text)
-
-    @property
-    def dtypes(self):
-        return ", ".join(f"ladder::Dtype::{_DTYPES[each][0]}" for each in self._elements)
-
-    @property
-    def needs(self):
-        return ", ".join(_DTYPES[each][1] for each in self._elements)
-
-    @property
-    def said(self):
-        return f"its names: {', '.join(self._mapped) or 'none'}"
-
-    @property
-    def _elements(self):
-        return list(dict.fromkeys(self._dtypes)) or ["float"]
+        self.said = ", ".join(self._mapped) or "none"
+        word, self.dtype = _DTYPES[(self._dtypes or ["float"])[0]]
+        self.cpp_dtype = f"ladder::Dtype::{word}"
 
     def function(self, symbol, struct):
-        template = f"<{', '.join(self._template)}>" if self._template else ""
+        template = f"<{', '.join(self._template.values())}>" if self._template else ""
         grid, block, *more = self._launch.config
         smem = f", .dynamic_smem = static_cast<std::size_t>({more[0]})" if more and more[0] != "0" else ""
-        problem, tensors = (
-            word if any(f"{word}." in line for line in self._lines) else "" for word in ("problem", "tensors")
-        )
+        used = {word: word if f"{word}." in "".join(self._lines) else f"/*{word}*/" for word in ("problem", "tensors")}
         lines = [
-            f"void launch(const Problem& {problem}, const {struct}::Tensors& {tensors}, void*, Stream stream) {{",
-            *(f"  {line}" for line in self._lines),
-            f"  ladder::launch({symbol}{template}, {{.grid = dim3({grid}), .block = dim3({block}){smem}}}, stream,",
-            f"                 {', '.join(self._launch.arguments)});",
-            "}",
+            *self._lines,
+            f"ladder::launch({symbol}{template}, {{.grid = dim3({grid}), .block = dim3({block}){smem}}}, stream,",
+            f"               {', '.join(self._launch.arguments)});",
         ]
-        return "\n".join(lines).replace("& ,", "&,") + "\n"
+        head = f"void launch(const Problem& {used['problem']}, const {struct}::Tensors& {used['tensors']}, void*, Stream stream) {{"
+        return "\n  ".join([head, *lines]) + "\n}"
 
     def _declare(self, text, kind="", parameter=""):
-        """Declares every name in an expression of the launch. `kind` and `parameter` are those of the kernel."""
-        for name in _NAME.findall(blanked(text)):
-            if name not in self._declared and name not in self._known:
-                self._declared.add(name)
-                self._declare_name(name, kind, parameter)
-
-    def _declare_name(self, name, kind, parameter):
-        words = [name] if self._is_entry else [name, parameter] if parameter else [name]
-        tensor = self._tensor(words, kind) if "*" in kind else None
-        size = None if "*" in kind else name if self._is_entry else self._names.size(*words)
-        if tensor:
-            self._declare_tensor(name, kind, tensor)
-        elif size in self._names.sizes:
-            of_type, expression, _ = self._names.sizes[size]
-            self._lines.append(f"const {of_type} {name} = {expression};")
-            self._mapped.append(f"{name} = {size}")
-        elif name in self._locals and "*" not in kind:
-            of_type, initializer = self._locals[name]
-            self._declare(initializer)
-            is_assigned = initializer.startswith("=")
-            self._lines.append(f"const {of_type} {name}{' ' if is_assigned else ''}{initializer};")
-        else:
-            there = f"the pass has {', '.join(self._names.all)}"
-            if self._is_entry:
-                raise UsageError(f"--entry: '{name}' is no tensor, size or constant; {there}")
-            self._lines.append(f"{MARK}{name}: no tensor or size of that name; {there}")
-
-    def _tensor(self, words, kind):
-        """The name of a tensor: by its own, else the only one left that is an input, or an output, as the kernel's is."""
-        tensors = self._names.tensors
-        if self._is_entry:
-            return words[0] if words[0] in tensors else None
-        left = [name for name, is_input in tensors.items() if is_input == kind.startswith("const")]
-        return self._names.tensor(*words) or (left[0] if len(left) == 1 else None)
+        """Declares each name in an expression of the launch. `kind` and `parameter` are the kernel's, of an argument."""
+        for name in re.findall(r"(?<![\w.])[A-Za-z_]\w*", blanked(text)):
+            if name in self._known:
+                continue
+            self._known.add(name)
+            words = [name] if self._is_entry else [name, parameter]
+            tensor = self._tensor(words, kind) if "*" in kind else None
+            size = None if "*" in kind else self._size(words)
+            if tensor:
+                self._declare_tensor(name, kind, tensor)
+            elif size:
+                of_type, expression, _ = self._sizes[size]
+                self._lines.append(f"const {of_type} {name} = problem.{expression};")
+            elif name in self._locals and "*" not in kind:
+                of_type, initializer = self._locals[name]
+                self._declare(initializer)
+                self._lines.append(f"const {of_type} {name} {initializer};")
+            else:
+                said = f"{name} is no tensor or size; there are: {', '.join([*self._tensors, *self._sizes])}"
+                if self._is_entry:
+                    raise UsageError(f"--entry: {said}")
+                self._lines.append(f"{MARK}{said}")
+            self._mapped += [f"{name} = {tensor or size}"] if tensor or size else []
 
     def _declare_tensor(self, name, kind, tensor):
-        is_const = kind.startswith("const")
-        cast = f"static_cast<{kind}>(tensors.{tensor})"
-        if self._names.tensors[tensor] and not is_const:
-            cast = f"const_cast<{kind}>(static_cast<const {kind}>(tensors.{tensor}))"
-        self._lines.append(f"{kind} const {name} = {cast};")
-        self._mapped.append(f"{name} = {tensor}")
-        element = re.sub(r"const\b|[\s*]", "", kind)
-        element = {"float2": "float", "float4": "float", "half2": "half", "__half2": "half"}.get(element, element)
-        self._dtypes += [element] if element in _DTYPES else []
+        is_input = self._tensors[tensor] and not kind.startswith("const")
+        cast = f"static_cast<{'const ' * is_input}{kind}>(tensors.{tensor})"
+        self._lines.append(f"{kind} const {name} = {f'const_cast<{kind}>({cast})' if is_input else cast};")
+        self._dtypes += [each for each in _DTYPES if re.match(rf"(?:const )?(?:__)?{each}", kind)]
+
+    def _tensor(self, words, kind):
+        """A tensor by its name, or the only one that is an input, or an output, as the kernel's."""
+        if self._is_entry:
+            return words[0] if words[0] in self._tensors else None
+        short = [*words, *map(str.lower, words), *(_AFFIXES.sub("", word).lower() for word in words)]
+        alike = [name for name, is_input in self._tensors.items() if is_input == kind.startswith("const")]
+        named = [word for word in short if word in self._tensors]
+        return next(iter(named), alike[0] if len(alike) == 1 else None)
+
+    def _size(self, words):
+        """A size by its name, or by a word of the comment on it in the layer's header."""
+        short = words if self._is_entry else [*words, *(_AFFIXES.sub("", word).lower() for word in words)]
+        named = [word for word in short if word in self._sizes]
+        stems = [] if self._is_entry else [word.rstrip("s") for word in short if len(word) > 2]
+        said = [name for name, (*_, words) in self._sizes.items() for stem in stems if f" {stem}" in f" {words}"]
+        return next(iter(named + said), None)
 
 
-def _before(source, launch):
+def _names(a_pass):
+    """({tensor: is an input}, {size: (type, C++ expression, comment)}) of a pass, from its layer's header."""
+    text = (paths.ROOT / "dev" / a_pass.layer / f"{a_pass.layer}.h").read_text(encoding="utf-8")
+    problem = re.search(r"^struct Problem \{.*?^\};", text, re.MULTILINE | re.DOTALL)
+    struct = rf"^struct {signature.struct(a_pass.name)} \{{.*?^  struct Tensors \{{(.*?)^  \}};"
+    tensors = re.search(struct, text, re.MULTILINE | re.DOTALL)
+    declared = re.findall(r"^    (const |)\w+ ?(\*[^;=]*)", tensors[1] if tensors else "", re.MULTILINE)
+    sizes = {
+        name: (of_type, name + call, words)
+        for of_type, name, call, words in _SIZE.findall(problem[0] if problem else "")
+    }
+    sizes = {
+        name: size for name, size in sizes.items() if size[0] in ("int", "unsigned", "float", "bool", "std::int64_t")
+    }
+    return {re.search(r"\w+", one)[0]: bool(const) for const, names in declared for one in names.split(",")}, sizes
+
+
+def _function(code, offset):
     """The code of the function with the launch, up to it."""
-    code = blanked(source)[: launch.offset]
-    start = max((at.end() for at in re.finditer(r"^\S.*\{\s*$|^\}", code, re.MULTILINE)), default=0)
-    return code[start:]
+    starts = [found.end() for found in re.finditer(r"^\S.*\{\s*$|^\}", code[:offset], re.MULTILINE)]
+    return code[max(starts, default=0) : offset]
