@@ -19,8 +19,8 @@ _ENTRY = "as in --entry 'softmax<256><<<m, 256, 0, stream>>>(x, y, n)'"
 _MOST_SOURCE = 1 << 20  # bytes
 # Lines of the preprocessor that are of no use here: headers that core/device.h has or that are the host's, and its macros.
 _DROPPED = re.compile(
-    r"#\s*(?:pragma\s+once|include\s*[<\"](?:cu(?:da|blas|dnn)\w*\.h|mma\.h|vector_types\.h|device_launch\w*\.h|helper_\w+\.h|"
-    r"\w*(?:stdio|stdlib|stream|stdexcept)(?:\.h)?|vector|string|chrono|random|memory|time\.h)[>\"]|.*\bcu(?:da)?[A-Z]\w*\()",
+    r"#\s*(?:pragma\s+once|include\s*[<\"](?:cuda(?:_runtime\w*|_[bf]\w+)?\.h|cu(?:blas|dnn)\w*\.h|mma\.h|device_launch\w*\.h|"
+    r"vector(?:_types\.h)?|\w*(?:stdio|stdlib|stream|stdexcept)(?:\.h)?|string|chrono|random|memory|time\.h)[>\"]|.*\bcu(?:da)?[A-Z]\w*\()",
     re.DOTALL,
 )
 _ALIGNED = r"(?:(?:__align__|alignas)\s*\([^()]*\)\s*)?"
@@ -37,7 +37,9 @@ def main(arguments):
     idea = new.idea_name(chosen.name or re.sub(r"\W+", "_", Path(chosen.kernel).stem.lower()))
     number = new.next_number(a_pass, idea)
     file = paths.ROOT / "dev" / a_pass.path / f"v{number:02d}_{idea}.cu"
-    ported, names = _version(text, a_pass, number, f"{idea.replace('_', ' ')}, from {Path(chosen.kernel).name}", chosen.entry)
+    ported, names = _version(
+        text, a_pass, number, f"{idea.replace('_', ' ')}, from {Path(chosen.kernel).name}", chosen.entry
+    )
     new.write_new(file, ported)
     name = file.relative_to(paths.ROOT)
     say.line(f"wrote {name}; its names: {names}; fill in its header comment, then")
@@ -58,7 +60,10 @@ def _version(text, a_pass, number, idea, entry):
     symbols = {name: f"{symbol}_kernel" if name == launch.kernel else f"{symbol}_{name}_kernel" for name in kernels}
     kept = [item for item in items if not item.is_host and not _DROPPED.match(item.code)]
     included = [item for item in kept if re.match(r"#\s*include\b", item.code)]
-    includes = [item.code for item in included]
+    includes = [
+        (f"{constructs.MARK}copy what it needs of this file\n" if '"' in item.code else "") + item.code
+        for item in included
+    ]
     body = "".join(_device_text(item.text, symbols) for item in kept if item not in included)
     if re.search(r"(?<![:\w.])is(?:nan|inf|finite)\s*\(", body):
         includes.append("#include <math.h>")

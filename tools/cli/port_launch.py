@@ -16,7 +16,7 @@ _DEFINED = re.compile(
     r"#\s*define\s+(\w+)|\b(?:constexpr|const|enum|using|struct|__device__)\b[^;{}()=]*?\b(\w+)\s*[=({;]"
 )
 _SIZE = re.compile(r"^  ([\w:]+) (\w+(?=(\(\)) const| = ))[^;\n]*;?[^/\n]*(?:// *([\w ]*))?", re.MULTILINE)
-_AFFIXES = re.compile(r"^(?:(?:d|dev|device|g|gpu|num|n)_|[dp](?=[A-Z]))|_(?:d|dev|device|gpu|ptr)$")
+_AFFIXES = re.compile(r"^(?:(?:d|dev|device|g|gpu|num|n)_|[dp](?=[A-Z])|n(?=rows|cols))|_(?:d|dev|device|gpu|ptr)$")
 
 
 class PortedLaunch:
@@ -31,11 +31,13 @@ class PortedLaunch:
         parameters = kernel.parameters
         if len(parameters) != len(launch.arguments):
             raise UsageError(f"{kernel.kernel} takes {len(parameters)} arguments, not {len(launch.arguments)}")
-        missing = ["float"] * (len(kernel.template) - len(launch.template))
-        self._template = dict(zip(kernel.template, launch.template + missing))
-        for argument, (kind, name) in zip(launch.arguments, parameters):
-            kind = re.sub(r"\w+", lambda word: self._template.get(word[0], word[0]), kind.partition("__restrict")[0])
-            self._declare(argument, " ".join(kind.split()).replace(" *", "*"), name)
+        given = ["float" if word in kernel.template else word for word in launch.template]
+        self._template = dict(zip(kernel.template, given + ["float"] * len(kernel.template)))
+        kinds = [self._kind(kind) for kind, _ in parameters]
+        is_input = sorted(kind.startswith("const") for kind in kinds if "*" in kind)
+        self._is_alike = is_input == sorted(self._tensors.values())  # as many const pointers as inputs
+        for argument, kind, (_, name) in zip(launch.arguments, kinds, parameters):
+            self._declare(argument, kind, name)
         for text in [*self._template.values(), *launch.config[:3]]:
             self._declare(text)
         self.said = ", ".join(self._mapped) or "none"
@@ -55,6 +57,11 @@ class PortedLaunch:
         head = f"void launch(const Problem& {used['problem']}, const {struct}::Tensors& {used['tensors']}, void*, Stream stream) {{"
         return "\n  ".join([head, *lines]) + "\n}"
 
+    def _kind(self, text):
+        """The type of a parameter without what it promises, in types that are no parameters of the template."""
+        kind = re.sub(r"\w+", lambda word: self._template.get(word[0], word[0]), text.partition("__restrict")[0])
+        return " ".join(kind.split()).replace(" *", "*")
+
     def _declare(self, text, kind="", parameter=""):
         """Declares each name in an expression of the launch. `kind` and `parameter` are the kernel's, of an argument."""
         for name in re.findall(r"(?<![\w.])[A-Za-z_]\w*", blanked(text)):
@@ -72,7 +79,7 @@ class PortedLaunch:
             elif name in self._locals and "*" not in kind:
                 of_type, initializer = self._locals[name]
                 self._declare(initializer)
-                self._lines.append(f"const {of_type} {name} {initializer};")
+                self._lines.append(f"const {of_type} {name}{' ' * initializer.startswith('=')}{initializer};")
             else:
                 said = f"{name} is no tensor or size; there are: {', '.join([*self._tensors, *self._sizes])}"
                 if self._is_entry:
@@ -88,20 +95,20 @@ class PortedLaunch:
 
     def _tensor(self, words, kind):
         """A tensor by its name, or the only one that is an input, or an output, as the kernel's."""
-        if self._is_entry:
-            return words[0] if words[0] in self._tensors else None
-        short = [*words, *map(str.lower, words), *(_AFFIXES.sub("", word).lower() for word in words)]
         alike = [name for name, is_input in self._tensors.items() if is_input == kind.startswith("const")]
-        named = [word for word in short if word in self._tensors]
-        return next(iter(named), alike[0] if len(alike) == 1 else None)
+        guessed = alike if len(alike) == 1 and self._is_alike and not self._is_entry else []
+        return next(iter([word for word in self._short(words) if word in self._tensors] + guessed), None)
 
     def _size(self, words):
         """A size by its name, or by a word of the comment on it in the layer's header."""
-        short = words if self._is_entry else [*words, *(_AFFIXES.sub("", word).lower() for word in words)]
-        named = [word for word in short if word in self._sizes]
-        stems = [] if self._is_entry else [word.rstrip("s") for word in short if len(word) > 2]
+        stems = [] if self._is_entry else [word.rstrip("s") for word in self._short(words) if len(word) > 2]
         said = [name for name, (*_, words) in self._sizes.items() for stem in stems if f" {stem}" in f" {words}"]
-        return next(iter(named + said), None)
+        return next(iter([word for word in self._short(words) if word in self._sizes] + said), None)
+
+    def _short(self, words):
+        """An author's names, also without what they say of memory and counts: "x" for "d_x" and for "X"."""
+        short = [*map(str.lower, words), *(_AFFIXES.sub("", word).lower() for word in words)]
+        return words if self._is_entry else words + short
 
 
 def _names(a_pass):
