@@ -17,7 +17,7 @@ template <int kThreads, bool kMax>
 __device__ float block_reduce(float value, float* partial) {
   partial[threadIdx.x] = value;
   __syncthreads();
-  for (int stride = kThreads / 2; stride > 0; stride /= 2) {
+  for (unsigned stride = kThreads / 2; stride > 0; stride /= 2) {
     if (threadIdx.x < stride) {
       const float other = partial[threadIdx.x + stride];
       partial[threadIdx.x] = kMax ? fmaxf(partial[threadIdx.x], other) : partial[threadIdx.x] + other;
