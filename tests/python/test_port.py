@@ -85,15 +85,34 @@ def test_a_whole_program_becomes_a_version(tree, capsys):
     assert constructs.scan(text) == []
 
 
-def test_the_emulators_compiler_takes_it(tree):
+DYNAMIC = """\
+__global__ void rows(const __half2* __restrict__ in, __half2* out, int n_cols) {
+  extern __shared__ float sums[];
+  __shared__ float2 pairs[4][2], greatest;
+  sums[threadIdx.x] = pairs[0][0].x + greatest.y;
+  out[0] = isnan(sums[0]) ? in[n_cols] : in[0];
+}
+void run(const __half2* in, __half2* out, int m, int n_cols) {
+  dim3 grid(m, 1), block{256};
+  size_t bytes = n_cols * sizeof(float);
+  rows<<<grid, block, bytes>>>(in, out, n_cols);
+}
+"""
+
+
+@pytest.mark.parametrize("source", [SOFTMAX.read_text(encoding="utf-8"), DYNAMIC])
+def test_the_emulators_compiler_takes_it(tree, source):
     commands = build.BUILD / "emulator" / "compile_commands.json"
     if not commands.exists():
         pytest.skip("no emulator build")
-    text = ported(tree, SOFTMAX.read_text())
     like = next(c for c in json.loads(commands.read_text()) if c["file"].endswith("dev/softmax/forward/v01_naive.cu"))
-    words = shlex.split(like["command"].partition(" -Winvalid-pch")[0].replace(" -Werror", ""))
+    words = shlex.split(like["command"].partition(" -Winvalid-pch")[0])
     done = subprocess.run(
-        [*words, "-fsyntax-only", "-"], cwd=like["directory"], input=text, capture_output=True, text=True
+        [*words, "-Werror", "-fsyntax-only", "-"],
+        cwd=like["directory"],
+        input=ported(tree, source),
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
 

@@ -38,7 +38,10 @@ def main(arguments):
     sources = [version.file for version in selection.versions(a_pass, chosen.version)]
     if chosen.watch:
         return watch.repeated("check", arguments)
-    if _lacking(sources):
+    lacking = [(source, *each) for source in sources for each in constructs.scan(source.read_text(encoding="utf-8"))]
+    for source, line, word, instead in lacking:
+        say.line(f"{source.relative_to(paths.ROOT)}:{line}: the emulator has no {word}: {instead}")
+    if lacking:
         return 1
     with ThreadPoolExecutor(1) as beside:
         compiled = beside.submit(_compiled, sources)
@@ -49,14 +52,6 @@ def main(arguments):
             status = 1
         say.progress("waiting for nvcc")
         return max(status, _report(sources, *compiled.result()))
-
-
-def _lacking(sources):
-    """Names the constructs of the sources that the emulator lacks. Returns how many there are."""
-    found = [(source, each) for source in sources for each in constructs.scan(source.read_text(encoding="utf-8"))]
-    for source, (line, word, instead) in found:
-        say.line(f"{source.relative_to(paths.ROOT)}:{line}: the emulator has no {word}: {instead}")
-    return len(found)
 
 
 def _words(a_pass, chosen):

@@ -8,7 +8,6 @@ an #include that begins so.
 import functools
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 from dev.words import CPP_TOKEN
 
@@ -20,13 +19,8 @@ _DIRECTIVE = re.compile(r"\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b\s*(.*)")
 # Conditions that are false, or true, for a compiler of the emulator.
 _FALSE = re.compile(r"0$|(?:defined\s*\(?\s*)?__CUDA(?:CC|_ARCH)__\b[^|]*$")
 _TRUE = re.compile(r"1$|!\s*defined\s*\(?\s*__CUDA(?:CC|_ARCH)__\b[^&]*$")
+_DEFINED = re.compile(r"#\s*define\s+(\w+)|\b(?:__device__|inline|static)\b[^;{}()=]*?\b(\w+)\s*\(")
 _SPECIAL = {"*": r"\w*", " ": r"\s+", "(": r"\s*\("}
-
-
-class Finding(NamedTuple):
-    line: int
-    word: str  # as in the source
-    instead: str
 
 
 @functools.cache
@@ -54,13 +48,13 @@ def _pattern(word):
 
 
 def scan(text):
-    """Findings of a source, by line. Comments, literals, and names that the source itself defines do not count."""
+    """[(line number, word of the source, replacement)]. Comments, literals and names that the source defines do not count."""
     code, found = _compiled(text), []
+    defined = {name for names in _DEFINED.findall(code) for name in names}
     for match in _expression().finditer(code):
-        name = re.match(r"\w*", match[0])[0]
-        if not name or not _defines(code, name):
+        if re.match(r"\w+|", match[0])[0] not in defined - {""}:
             word = " ".join(match[0].replace("#include ", "").rstrip("( ").split())
-            found.append(Finding(code.count("\n", 0, match.start()) + 1, word, table()[match.lastindex - 1][1]))
+            found.append((code.count("\n", 0, match.start()) + 1, word, table()[match.lastindex - 1][1]))
     return found
 
 
@@ -86,10 +80,6 @@ def blanked(text):
         return match[0] if is_code else re.sub(r"[^\n]", " ", match[0])
 
     return CPP_TOKEN.sub(blank, text)
-
-
-def _defines(code, name):
-    return re.search(rf"#\s*define\s+{name}\b|\b(?:__device__|inline|static)\b[^;{{}}()=]*\b{name}\s*\(", code)
 
 
 def _compiled(text):

@@ -6,18 +6,16 @@ from typing import NamedTuple
 from .constructs import blanked
 from .errors import UsageError
 
-_COMMENTS = re.compile(r"(?:\s*(?://[^\n]*(?:\n|$)|/\*.*?\*/[ \t]*\n?))*", re.DOTALL)
+COMMENTS = re.compile(r"(?:\s*(?://[^\n]*(?:\n|$)|/\*.*?\*/[ \t]*\n?))*", re.DOTALL)
 _SCOPE = re.compile(r"\s*(?:(?:inline\s+)?namespace\b[\w:\s]*|extern\s*)\{")
 _DIRECTIVE = re.compile(r"\s*#(?:[^\\\n]|\\.)*", re.DOTALL)
 _ATTRIBUTE = r"__\w+__\s*\((?:[^()]|\([^()]*\))*\)"
 _KERNEL = re.compile(rf"__global__\s+(?:(?:static|inline|void|{_ATTRIBUTE})\s+)*(\w+)\s*\(")
 _LAUNCH = re.compile(r"([A-Za-z_]\w*)\s*(?:<(?!<)((?:[^<>;{}]|<[^<>;{}]*>)*)>)?\s*<<<(.*?)>>>\s*\(", re.DOTALL)
-_TYPE = (
-    r"(?:unsigned int|unsigned|int|long long|long|(?:std::)?size_t|(?:std::)?u?int\d\d_t|auto|dim3|float|double|bool)"
-)
+_TYPE = r"(?:unsigned(?: int)?|int|long|(?:std::)?(?:size_t|u?int\d\d_t)|auto|dim3|float|double|bool)"
 _VARIABLES = re.compile(rf".*(?:^|[{{}}(\s])({_TYPE})\s+(\w+\s*[={{(].*)$", re.DOTALL)
 # Words at the head of a declaration that a device needs; a function without one is the host's.
-_OF_DEVICE = re.compile(r"\b(?:__\w+__|constexpr|const|struct|class|enum|union|using|typedef|static_assert)\b")
+_OF_DEVICE = re.compile(r"\b(?:__(?!host)\w+__|constexpr|const|struct|class|enum|union|using|typedef|static_assert)\b")
 
 
 class Item(NamedTuple):
@@ -30,11 +28,6 @@ class Item(NamedTuple):
         return blanked(self.text).strip()
 
     @property
-    def head(self):
-        """Its code up to a body or an initializer."""
-        return re.split(r"[{;=]", self.code, maxsplit=1)[0].strip()
-
-    @property
     def kernel(self):
         """The name of the kernel that it defines, or None."""
         found = _KERNEL.search(self.code)
@@ -42,10 +35,10 @@ class Item(NamedTuple):
 
     @property
     def is_host(self):
-        if self.head.startswith("#"):
-            return False
-        is_prototype = self.head.endswith(")") and "{" not in self.code
-        return is_prototype or not _OF_DEVICE.search(re.sub(r"\(.*|\bconst\b(?=.*\()", "", self.head, flags=re.DOTALL))
+        head = re.split(r"[{;=]", self.code, maxsplit=1)[0].strip()
+        is_prototype = head.endswith(")") and "{" not in self.code
+        is_device = _OF_DEVICE.search(re.sub(r"\(.*|\bconst\b(?=.*\()", "", head, flags=re.DOTALL))
+        return not head.startswith("#") and bool(is_prototype or not is_device)
 
     @property
     def parameters(self):
@@ -70,11 +63,6 @@ class Launch(NamedTuple):
     config: list  # grid, block, bytes of dynamic shared memory, stream
     arguments: list
     offset: int
-
-
-def leading_comment(text):
-    """The comments at the top of a file, with its licence."""
-    return _COMMENTS.match(text)[0]
 
 
 def items(text):
@@ -131,10 +119,6 @@ def launches(text):
 
 def variables(code):
     """{name: (type, initializer)} of the variables that statements declare, "= 256", "(n, 1)" or "{n}"."""
-    declared = filter(None, (_VARIABLES.match(statement) for statement in code.split(";")))
-    parts = [
-        (each[1], re.fullmatch(r"(\w+)\s*(=.*|\(.*\)|\{.*\})", one, re.DOTALL))
-        for each in declared
-        for one in split(each[2])
-    ]
-    return {one[1]: (of_type, " ".join(one[2].split())) for of_type, one in parts if one}
+    declared = [(it[1], one) for it in map(_VARIABLES.match, code.split(";")) if it for one in split(it[2])]
+    parts = [(of_type, re.fullmatch(r"(\w+)\s*([={(].*)", one, re.DOTALL)) for of_type, one in declared]
+    return {it[1]: (of_type, " ".join(it[2].split())) for of_type, it in parts if it}

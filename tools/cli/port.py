@@ -6,7 +6,7 @@ from pathlib import Path
 
 from registry import listing, selection
 
-from . import constructs, cuda_source, new, paths, port_launch, say, signature
+from . import constructs, cuda_source, new, paths, port_launch, say
 from .errors import UsageError
 from .options import Parser, filled
 
@@ -37,9 +37,8 @@ def main(arguments):
     idea = new.idea_name(chosen.name or re.sub(r"\W+", "_", Path(chosen.kernel).stem.lower()))
     number = new.next_number(a_pass, idea)
     file = paths.ROOT / "dev" / a_pass.path / f"v{number:02d}_{idea}.cu"
-    ported, names = _version(
-        text, a_pass, number, f"{idea.replace('_', ' ')}, from {Path(chosen.kernel).name}", chosen.entry
-    )
+    said = f"{idea.replace('_', ' ')}, from {Path(chosen.kernel).name}"
+    ported, names = _version(text, a_pass, number, said, chosen.entry)
     new.write_new(file, ported)
     name = file.relative_to(paths.ROOT)
     say.line(f"wrote {name}; its names: {names}; fill in its header comment, then")
@@ -52,19 +51,15 @@ def main(arguments):
 
 def _version(text, a_pass, number, idea, entry):
     """(a version's text, the names of its launch and what they stand for). Throws UsageError."""
-    comment = cuda_source.leading_comment(text)
+    comment = cuda_source.COMMENTS.match(text)[0]
     items = cuda_source.items(text[len(comment) :])
     kernels = {item.kernel: item for item in items if item.kernel}
     launch = _launch(text, kernels, entry)
-    symbol, struct = f"{a_pass.layer}_{a_pass.name}_v{number:02d}", signature.struct(a_pass.name)
+    symbol = f"{a_pass.layer}_{a_pass.name}_v{number:02d}"
     symbols = {name: f"{symbol}_kernel" if name == launch.kernel else f"{symbol}_{name}_kernel" for name in kernels}
     kept = [item for item in items if not item.is_host and not _DROPPED.match(item.code)]
-    included = [item for item in kept if re.match(r"#\s*include\b", item.code)]
-    includes = [
-        (f"{constructs.MARK}copy what it needs of this file\n" if '"' in item.code else "") + item.code
-        for item in included
-    ]
-    body = "".join(_device_text(item.text, symbols) for item in kept if item not in included)
+    includes = [item.code for item in kept if re.match(r"#\s*include\b", item.code)]
+    body = "".join(_device_text(item.text, symbols) for item in kept if item.code not in includes)
     if re.search(r"(?<![:\w.])is(?:nan|inf|finite)\s*\(", body):
         includes.append("#include <math.h>")
     made = port_launch.PortedLaunch(launch, kernels[launch.kernel], a_pass, text, body, bool(entry))
@@ -72,13 +67,18 @@ def _version(text, a_pass, number, idea, entry):
     parts = [
         f"{new.idea_lines(idea)}// Parent: none.\n// Why:    name what limits it.\n// Needs:  {made.dtype}.",
         comment.strip(),
-        "\n".join(includes),
+        re.sub(
+            r'^.*".*$',
+            rf"{constructs.MARK}copy what it needs of this file\n\g<0>",
+            "\n".join(includes),
+            flags=re.MULTILINE,
+        ),
         f'#include "core/device.h"\n#include "dev/{a_pass.layer}/{a_pass.layer}.h"',
         f"namespace {layer} {{\nnamespace {{",
         body.strip(),
-        made.function(symbols[launch.kernel], struct),
+        made.function(symbols[launch.kernel]),
         f"}}  // namespace\n}}  // namespace {layer}",
-        f"LADDER_VERSION({layer}::{struct},\n               {{.launch = {layer}::launch, .dtypes = {{{made.cpp_dtype}}}}})",
+        f"LADDER_VERSION({layer}::{made.struct},\n               {{.launch = {layer}::launch, .dtypes = {{{made.cpp_dtype}}}}})",
     ]
     return _with_marks("\n\n".join(filter(None, parts))), made.said
 
@@ -125,11 +125,8 @@ def _with_marks(text):
 
 
 def _read(path):
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        text = "\0"
-    if "\0" in text or len(text) > _MOST_SOURCE:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    if "\0" in text or "\ufffd" in text or len(text) > _MOST_SOURCE:
         raise UsageError(f"{path}: no text, or longer than a megabyte")
     return text
 

@@ -2,7 +2,7 @@
 
 import re
 
-from . import cuda_source, paths, signature
+from . import cuda_source, paths
 from .constructs import MARK, blanked
 from .errors import UsageError
 
@@ -15,7 +15,10 @@ _WORDS = set(
 _DEFINED = re.compile(
     r"#\s*define\s+(\w+)|\b(?:constexpr|const|enum|using|struct|__device__)\b[^;{}()=]*?\b(\w+)\s*[=({;]"
 )
-_SIZE = re.compile(r"^  ([\w:]+) (\w+(?=(\(\)) const| = ))[^;\n]*;?[^/\n]*(?:// *([\w ]*))?", re.MULTILINE)
+_SIZE = re.compile(
+    r"^  (int|unsigned|float|bool|std::int64_t) (\w+)(?:(\(\)) const| = )[^;\n]*;?[^/\n]*(?:// *([\w ]*))?",
+    re.MULTILINE,
+)
 _AFFIXES = re.compile(r"^(?:(?:d|dev|device|g|gpu|num|n)_|[dp](?=[A-Z])|n(?=rows|cols))|_(?:d|dev|device|gpu|ptr)$")
 
 
@@ -24,9 +27,10 @@ class PortedLaunch:
         """Declares the names of `launch`, of the item `kernel`, in C++. `body` is the device code that is kept. Names of an
         entry (`is_entry`) are the pass's; else they are the author's, and guessed. Throws UsageError."""
         self._launch, self._is_entry = launch, is_entry
-        self._tensors, self._sizes = _names(a_pass)
+        self.struct, self._tensors, self._sizes = _names(a_pass)
         self._known = {name for pair in _DEFINED.findall(blanked(body)) for name in pair} | _WORDS
-        self._locals = {} if is_entry else cuda_source.variables(_function(blanked(source), launch.offset))
+        before = "" if is_entry else blanked(source)[: launch.offset]
+        self._locals = cuda_source.variables(re.split(r"^(?:\S.*\{\s*$|\})", before, flags=re.MULTILINE)[-1])
         self._lines, self._mapped, self._dtypes = [], [], []
         parameters = kernel.parameters
         if len(parameters) != len(launch.arguments):
@@ -44,18 +48,17 @@ class PortedLaunch:
         word, self.dtype = _DTYPES[(self._dtypes or ["float"])[0]]
         self.cpp_dtype = f"ladder::Dtype::{word}"
 
-    def function(self, symbol, struct):
+    def function(self, symbol):
         template = f"<{', '.join(self._template.values())}>" if self._template else ""
         grid, block, *more = self._launch.config
         smem = f", .dynamic_smem = static_cast<std::size_t>({more[0]})" if more and more[0] != "0" else ""
-        used = {word: word if f"{word}." in "".join(self._lines) else f"/*{word}*/" for word in ("problem", "tensors")}
         lines = [
+            f"void launch(const Problem& problem, const {self.struct}::Tensors& tensors, void*, Stream stream) {{",
             *self._lines,
             f"ladder::launch({symbol}{template}, {{.grid = dim3({grid}), .block = dim3({block}){smem}}}, stream,",
             f"               {', '.join(self._launch.arguments)});",
         ]
-        head = f"void launch(const Problem& {used['problem']}, const {struct}::Tensors& {used['tensors']}, void*, Stream stream) {{"
-        return "\n  ".join([head, *lines]) + "\n}"
+        return "\n  ".join(lines) + "\n}"
 
     def _kind(self, text):
         """The type of a parameter without what it promises, in types that are no parameters of the template."""
@@ -112,23 +115,14 @@ class PortedLaunch:
 
 
 def _names(a_pass):
-    """({tensor: is an input}, {size: (type, C++ expression, comment)}) of a pass, from its layer's header."""
+    """(struct, {tensor: is an input}, {size: (type, C++ expression, comment)}) of a pass, from its layer's header."""
     text = (paths.ROOT / "dev" / a_pass.layer / f"{a_pass.layer}.h").read_text(encoding="utf-8")
-    problem = re.search(r"^struct Problem \{.*?^\};", text, re.MULTILINE | re.DOTALL)
-    struct = rf"^struct {signature.struct(a_pass.name)} \{{.*?^  struct Tensors \{{(.*?)^  \}};"
-    tensors = re.search(struct, text, re.MULTILINE | re.DOTALL)
-    declared = re.findall(r"^    (const |)\w+ ?(\*[^;=]*)", tensors[1] if tensors else "", re.MULTILINE)
-    sizes = {
-        name: (of_type, name + call, words)
-        for of_type, name, call, words in _SIZE.findall(problem[0] if problem else "")
-    }
-    sizes = {
-        name: size for name, size in sizes.items() if size[0] in ("int", "unsigned", "float", "bool", "std::int64_t")
-    }
-    return {re.search(r"\w+", one)[0]: bool(const) for const, names in declared for one in names.split(",")}, sizes
-
-
-def _function(code, offset):
-    """The code of the function with the launch, up to it."""
-    starts = [found.end() for found in re.finditer(r"^\S.*\{\s*$|^\}", code[:offset], re.MULTILINE)]
-    return code[max(starts, default=0) : offset]
+    problem = text[text.index("\nstruct Problem {") :].partition("\n};")[0]
+    struct, inside = re.search(
+        rf'\nstruct (\w+) \{{(?:(?!\n\}};).)*?kName = "{a_pass.name}"(.*?)\n\}};', text, re.DOTALL
+    ).groups()
+    tensors = inside.partition("struct Tensors {")[2].partition("\n  };")[0]
+    declared = re.findall(r"^    (const |)\w+ ?(\*[^;=]*)", tensors, re.MULTILINE)
+    inputs = {re.search(r"\w+", one)[0]: bool(const) for const, names in declared for one in names.split(",")}
+    sizes = {name: (of_type, name + call, words) for of_type, name, call, words in _SIZE.findall(problem)}
+    return struct, inputs, sizes
