@@ -1,4 +1,4 @@
-"""What the emulator lacks, as docs/emulator.md lists it: found in a source with its line, and nowhere else."""
+"""Constructs that the emulator lacks, as docs/emulator.md lists them: found in a source with their lines, and nowhere else."""
 
 import re
 from pathlib import Path
