@@ -19,7 +19,7 @@ _DIRECTIVE = re.compile(r"\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b\s*(.*)")
 # Conditions that are false, or true, for a compiler of the emulator.
 _FALSE = re.compile(r"0$|(?:defined\s*\(?\s*)?__CUDA(?:CC|_ARCH)__\b[^|]*$")
 _TRUE = re.compile(r"1$|!\s*defined\s*\(?\s*__CUDA(?:CC|_ARCH)__\b[^&]*$")
-_DEFINED = re.compile(r"#\s*define\s+(\w+)|\b(?:__device__|inline|static)\b[^;{}()=]*?\b(\w+)\s*\(")
+_DEFINED = re.compile(r"#\s*define\s+(\w+)|\b(?:__device__|inline|static)\b[^;{}()=]{0,200}?\b(\w+)\s*\(")
 _SPECIAL = {"*": r"\w*", " ": r"\s+", "(": r"\s*\("}
 
 
@@ -34,9 +34,10 @@ def table():
 
 @functools.cache
 def _expression():
-    """An expression with a group for each row of table()."""
-    words = "|".join(f"({_pattern(word)})" for word, _ in table())
-    return re.compile(rf"(?:(?=<)|(?<![\w.])(?<!std::)(?=[a-z_#]))(?:{words})")
+    """An expression with a group for each row of table(). Two letters that begin none are passed over quickly."""
+    patterns = [_pattern(word) for word, _ in table()]
+    begin, words = "|".join({pattern[:2] for pattern in patterns}), "|".join(f"({pattern})" for pattern in patterns)
+    return re.compile(rf"(?:(?=<)|(?<![\w.])(?<!std::))(?={begin})(?:{words})")
 
 
 def _pattern(word):
@@ -49,12 +50,13 @@ def _pattern(word):
 
 def scan(text):
     """[(line number, word of the source, replacement)]. Comments, literals and names that the source defines do not count."""
-    code, found = _compiled(text), []
+    code, found, line, end = _compiled(text), [], 1, 0
     defined = {name for names in _DEFINED.findall(code) for name in names}
     for match in _expression().finditer(code):
         if re.match(r"\w+|", match[0])[0] not in defined - {""}:
             word = " ".join(match[0].replace("#include ", "").rstrip("( ").split())
-            found.append((code.count("\n", 0, match.start()) + 1, word, table()[match.lastindex - 1][1]))
+            line, end = line + code.count("\n", end, match.start()), match.start()
+            found.append((line, word, table()[match.lastindex - 1][1]))
     return found
 
 
@@ -75,8 +77,9 @@ def blanked(text):
     """The text with blanks for comments, and for strings and characters outside of #include: every offset stays."""
 
     def blank(match):
-        line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
-        is_code = match[2] or match[0][0].isdigit() or re.fullmatch(r"\s*#\s*include\s*", line) and match[0][0] == '"'
+        is_code = match[2] or match[0][0].isdigit()
+        if match[0][0] == '"':
+            is_code = re.search(r"#\s*include\s*$", text[max(match.start() - 40, 0) : match.start()])
         return match[0] if is_code else re.sub(r"[^\n]", " ", match[0])
 
     return CPP_TOKEN.sub(blank, text)

@@ -13,7 +13,7 @@ _WORDS = set(
     "false nullptr std min max int32_t uint32_t int64_t __half half half2 __half2 __nv_bfloat16 nv_bfloat16 float4".split()
 )
 _DEFINED = re.compile(
-    r"#\s*define\s+(\w+)|\b(?:constexpr|const|enum|using|struct|__device__)\b[^;{}()=]*?\b(\w+)\s*[=({;]"
+    r"#\s*define\s+(\w+)|\b(?:constexpr|const|enum|using|struct|__device__)\b[^;{}()=]{0,200}?\b(\w+)\s*[=({;]"
 )
 _SIZE = re.compile(
     r"^  (int|unsigned|float|bool|std::int64_t) (\w+)(?:(\(\)) const| = )[^;\n]*;?[^/\n]*(?:// *([\w ]*))?",
