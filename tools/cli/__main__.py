@@ -22,6 +22,7 @@ debug | cli.debug | <layer>[/<pass>] --version V | gdb in one thread of a versio
 list | cli.verbs:list_ | [<layer>[/<pass>]] [--json] | layers, passes, versions and named problems
 try | cli.try_ | <layer>/<pass> FILE.cu | an untrusted kernel in a sandbox: verdict, and a line in its log
 new | cli.new | <layer>/<pass> <idea> --from N | the next version's file; --layer: a new layer's files
+port | cli.port | kernel.cu --as <layer>/<pass> | a kernel of another project as the next version's file
 diff | dev.diff | <layer>/<pass> A B | two versions side by side: registers, instructions, code, errors, times
 profile | profiling.profile | <layer>[/<pass>] --version V | Nsight Compute on one launch, explained
 sanitize | profiling.sanitize | [<layer>[/<pass>]...] | compute-sanitizer's four tools, each proven to fire

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dev import resources
 from registry import listing, selection
 
-from . import bench, build, paths, race, say, setup, watch
+from . import bench, build, constructs, paths, race, say, setup, watch
 from .errors import Failure, UsageError
 from .options import Parser
 
@@ -38,6 +38,11 @@ def main(arguments):
     sources = [version.file for version in selection.versions(a_pass, chosen.version)]
     if chosen.watch:
         return watch.repeated("check", arguments)
+    lacking = [(source, *each) for source in sources for each in constructs.scan(source.read_text(encoding="utf-8"))]
+    for source, line, word, instead in lacking:
+        say.line(f"{source.relative_to(paths.ROOT)}:{line}: the emulator has no {word}: {instead}")
+    if lacking:
+        return 1
     with ThreadPoolExecutor(1) as beside:
         compiled = beside.submit(_compiled, sources)
         try:

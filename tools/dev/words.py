@@ -27,7 +27,7 @@ NAMES = frozenset(
 MOST_NAMES = 40  # lower it when there are fewer; never raise it
 _CPP_SUFFIXES = (".h", ".cpp", ".cu", ".cuh")
 # Comments, raw strings, strings, numbers (an apostrophe may separate digits) and characters; last, identifiers (group 2).
-_CPP_TOKEN = re.compile(
+CPP_TOKEN = re.compile(
     r'(?s)//(?:\\\n|[^\n])*|/\*.*?\*/|(?:u8|[uUL])?R"([^\s()\\]*)\(.*?\)\1"|"(?:\\.|[^"\\])*"'
     r"|\d(?:'?[\w.])*|'(?:\\.|[^'\\])*'|([A-Za-z_]\w*)"
 )
@@ -81,7 +81,7 @@ def names_by_folder(paths):
     counts = collections.Counter()
     for path in (path.resolve() for path in paths if path.suffix in _CPP_SUFFIXES):
         folders = (path.relative_to(ROOT) if path.is_relative_to(ROOT) else path).parts[:-1]
-        tokens = _CPP_TOKEN.finditer(path.read_text(encoding="utf-8"))
+        tokens = CPP_TOKEN.finditer(path.read_text(encoding="utf-8"))
         depth = 2 if folders[:1] in {("dev",), ("core",)} else 1
         counts["/".join(folders[:depth])] += sum(token[2] in NAMES for token in tokens)
     return counts

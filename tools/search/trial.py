@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cli import build, device, lock, paths, tools
+from cli import build, constructs, device, lock, paths, tools
 from cli.errors import Failure, UsageError
 from dev import launch_nvcc, launch_version
 
@@ -100,6 +100,8 @@ def _compiled(place, source, scratch, limits):
     """Compiles and links scratch/program. Returns "" or the reason of a failure."""
     if len(source.encode()) > _MOST_SOURCE:
         return "its source is longer than a megabyte"
+    if not place.gpu and (lacking := constructs.scan(source)):
+        return f"it does not compile for the emulator: {constructs.summary(lacking)}"
     name = Path("dev", place.a_pass.path, "v99_candidate.cu")
     (scratch / name.parent).mkdir(parents=True)
     (scratch / name).write_text(source, encoding="utf-8")
