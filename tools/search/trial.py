@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cli import build, device, lock, paths, tools
+from cli import build, device, lock, paths, say, tools
 from cli.errors import Failure, UsageError
 from dev import launch_nvcc, launch_version
 
@@ -92,6 +92,7 @@ def judge(place, source, asked, limits, progress=lambda text: None):
             with lock.held(paths.BUILD / ".try-gpu.lock") if place.gpu else contextlib.nullcontext():
                 verdict = _judged(place, asked, Path(scratch), limits, progress)
     verdict.setdefault("device", device.slug() if place.gpu else "emulator")
+    verdict.update({name: say.harmless(verdict[name]) for name in ("reason", "plan") if name in verdict})
     verdict["wall_s"] = round(time.monotonic() - began, 3)
     return {**verdict, **_sums(_with_baselines(place, asked, verdict))}
 
