@@ -47,6 +47,7 @@ struct Run {
   std::string reason;
   json location = json::object();  // problem, plan and schedule that `reason` refers to
   double error = 0;                // largest error
+  int num_problems = 0;            // a problem counts once for each dtype
   int num_checked = 0;
   std::string skipped;  // reason of the latest skipped problem
   json times = json::array();
@@ -60,16 +61,22 @@ class Judge {
   Run run() {
     try {
       list();
-      for (const std::string& line : options_.problems) check_line(line, true);
+      std::vector<Case> listed;
+      std::vector<Case> timed;
+      for (const std::string& line : options_.problems) add_cases(listed, line, true);
       for (const std::string& set : options_.sets) {
         for (const NamedCase& named : named_cases(pass_, set))
-          check_line(named.problem.text, named.problem.names_dtype);
+          add_cases(listed, named.problem.text, named.problem.names_dtype);
       }
-      for (const std::string& line : options_.timed) time_line(line);
-      if (run_.status == Status::pass && run_.num_checked == 0) {
-        run_.status = Status::skip;
-        run_.reason = "it runs none of the problems: " + run_.skipped;
+      for (const std::string& line : options_.timed) add_cases(timed, line, true);
+      run_.num_problems = static_cast<int>(listed.size() + timed.size());
+      for (const Case& c : listed) {
+        if (run_.status == Status::pass) (void)check_case(c);
       }
+      for (const Case& c : timed) {
+        if (run_.status == Status::pass) check_and_time(c);
+      }
+      if (run_.status == Status::pass) require_half();
     } catch (const json::exception&) {
       fail("it does not keep to the protocol");
     } catch (const Failure& failure) {
@@ -84,11 +91,14 @@ class Judge {
     run_.reason = reason;
   }
 
-  // Read the candidate's dtypes and tolerances, and refuse tolerances looser than those of the pass's versions.
+  // Read which of the requested dtypes the candidate has, and its tolerances. Refuse tolerances looser than those of the
+  // pass's versions.
   void list() {
     const json head = remote_.ask({{"op", "list"}}).head;
     for (const json& word : head.at("dtypes")) {
-      if (const auto dtype = parse_dtype(word.get<std::string>())) dtypes_.push_back(*dtype);
+      const auto dtype = parse_dtype(word.get<std::string>());
+      const bool wanted = options_.dtypes.empty() || std::ranges::count(options_.dtypes, word.get<std::string>()) > 0;
+      if (dtype && wanted) dtypes_.push_back(*dtype);
     }
     def_.error_growth = head.at("error_growth");
     def_.least_arithmetic = head.at("least_arithmetic");
@@ -104,22 +114,21 @@ class Judge {
     if (!def_.exact && !options_.inexact) throw Failure("it asks for .exact = false, as no version of its pass does");
   }
 
-  // Cases of a problem line: its own dtype if it names one, else each dtype that is both requested and supported.
-  std::vector<Case> cases(const std::string& line, bool names_dtype) const {
+  // Add the cases of a problem line: its own dtype if it names one, else each dtype that is both requested and supported.
+  void add_cases(std::vector<Case>& cases, const std::string& line, bool names_dtype) const {
     const Case c = pass_.parse(line);
-    if (names_dtype && c.names_dtype) return {c};
-    std::vector<Case> found;
-    for (const Dtype dtype : dtypes_) {
-      const bool wanted = options_.dtypes.empty() || std::ranges::count(options_.dtypes, name(dtype)) > 0;
-      if (wanted) found.push_back(c.with_dtype(dtype));
-    }
-    return found;
+    if (names_dtype && c.names_dtype) return cases.push_back(c);
+    for (const Dtype dtype : dtypes_) cases.push_back(c.with_dtype(dtype));
   }
 
-  void check_line(const std::string& line, bool names_dtype) {
-    for (const Case& c : cases(line, names_dtype)) {
-      if (run_.status == Status::pass) (void)check_case(c);
-    }
+  // SKIP a candidate that runs fewer than half of the problems: its PASS would say little.
+  void require_half() {
+    if (run_.num_checked > 0 && 2 * run_.num_checked >= run_.num_problems) return;
+    run_.status = Status::skip;
+    run_.reason = run_.num_checked == 0
+                      ? "it runs none of the problems: " + run_.skipped
+                      : fmt::format("it runs {} of {} problems, fewer than half (--problem names those to try): {}",
+                                    run_.num_checked, run_.num_problems, run_.skipped);
   }
 
   // Returns false if the candidate skips the case.
@@ -176,38 +185,35 @@ class Judge {
     run_.reason = verdict.reason;
   }
 
-  void time_line(const std::string& line) {
-    for (const Case& c : cases(line, true)) {
-      if (run_.status != Status::pass) return;
-      json one = {{"problem", c.text}, {"dtype", name(c.dtype)}, {"cold_us", nullptr}, {"us", nullptr}};
-      one.update({{"baseline_us", nullptr}, {"baseline", nullptr}});
-      if (!check_case(c)) {
-        run_.times.push_back(one);
-        continue;
-      }
-      if (run_.status != Status::pass) return;
-      run_.location = {{"problem", c.text}, {"dtype", name(c.dtype)}};
-      CheckedCase checked(c, options_.seed);
-      const CandidateTimes times = times_of(remote_, checked, def_);
-      one.update({{"cold_us", 1e6 * times.cold_seconds}, {"us", 1e6 * times.warm_seconds}});
-      if (options_.with_baseline) {
-        const BaselineTime baseline = baseline_of(checked);
-        one["baseline"] = baseline.library;
-        if (baseline.cold_seconds > 0) one["baseline_us"] = 1e6 * baseline.cold_seconds;
-      }
+  void check_and_time(const Case& c) {
+    json one = {{"problem", c.text}, {"dtype", name(c.dtype)}, {"cold_us", nullptr}, {"us", nullptr}};
+    one.update({{"baseline_us", nullptr}, {"baseline", nullptr}});
+    if (!check_case(c)) {
       run_.times.push_back(one);
-      run_.location = json::object();
-      if (times.doubt.empty()) continue;
-      run_.status = Status::untrusted;
-      run_.reason = times.doubt;
+      return;
     }
+    if (run_.status != Status::pass) return;
+    run_.location = {{"problem", c.text}, {"dtype", name(c.dtype)}};
+    CheckedCase checked(c, options_.seed);
+    const CandidateTimes times = times_of(remote_, checked, def_);
+    one.update({{"cold_us", 1e6 * times.cold_seconds}, {"us", 1e6 * times.warm_seconds}});
+    if (options_.with_baseline) {
+      const BaselineTime baseline = baseline_of(checked);
+      one["baseline"] = baseline.library;
+      if (baseline.cold_seconds > 0) one["baseline_us"] = 1e6 * baseline.cold_seconds;
+    }
+    run_.times.push_back(one);
+    run_.location = json::object();
+    if (times.doubt.empty()) return;
+    run_.status = Status::untrusted;
+    run_.reason = times.doubt;
   }
 
   const Options& options_;
   const Pass& pass_;
   Remote remote_;
   AnyVersionDef def_;
-  std::vector<Dtype> dtypes_;
+  std::vector<Dtype> dtypes_;  // both requested and the candidate's
   Run run_;
 };
 
@@ -254,6 +260,7 @@ int run(int argc, char** argv) {
                   {"seed", options.seed},
                   {"device", backend::unavailable() ? "none" : backend::device().slug},
                   {"checked", run.num_checked},
+                  {"problems", run.num_problems},
                   {"times", run.times}});
   std::cout << verdict.dump(-1, ' ', false, json::error_handler_t::replace) << std::endl;
   return 0;

@@ -1,7 +1,7 @@
 """`./ladder try` on the emulator: holes by which a candidate could pass, take the machine's memory or write to a terminal."""
 
 import test_try
-from test_try import source, tried
+from test_try import PASS, source, tried
 
 place, log = test_try.place, test_try.log  # fixtures
 
@@ -23,3 +23,13 @@ def test_words_of_a_kernel_do_not_steer_a_terminal(place):
     reason = tried(place, thrown)["reason"]
     assert "thrown" in reason
     assert reason.isprintable()
+
+
+def test_too_few_problems_are_a_skip(place):
+    few = source(more=', .supports = [](const auto& p) { return p.n == 7 ? nullptr : "seven rows alone"; }')
+    verdict = tried(place, few, problems=("n1 c12 fp32", "n7 c12 fp32", "n8 c12 fp32"))
+    assert (verdict["verdict"], verdict["checked"], verdict["problems"]) == ("SKIP", 1, 3)
+    said = "it runs 1 of 3 problems, fewer than half (--problem names those to try): seven rows alone"
+    assert verdict["reason"] == said
+    half = tried(place, few, problems=("n1 c12 fp32", "n7 c12 fp32"))
+    assert (half["verdict"], half["checked"], half["problems"]) == ("PASS", 1, 2)

@@ -155,5 +155,5 @@ def _readable(verdict):
         timed = f"{one['cold_us']:.2f} us cold, {one['us']:.2f} us warm" if one["us"] else "not for it"
         what.append(f"  {one['problem']}: {timed}{beside}")
     if "checked" in verdict:
-        what.append(f"  {verdict['checked']} problems checked, {verdict['wall_s']:.1f} s")
+        what.append(f"  checked {verdict['checked']} of {verdict['problems']} problems, {verdict['wall_s']:.1f} s")
     return "\n".join(what)
