@@ -1,6 +1,11 @@
 """`./ladder try` on the emulator: holes by which a candidate could pass, take the machine's memory or write to a terminal."""
 
+import json
+
+import pytest
+
 import test_try
+from cli import try_
 from test_try import PASS, source, tried
 
 place, log = test_try.place, test_try.log  # fixtures
@@ -23,6 +28,26 @@ def test_words_of_a_kernel_do_not_steer_a_terminal(place):
     reason = tried(place, thrown)["reason"]
     assert "thrown" in reason
     assert reason.isprintable()
+
+
+def test_an_idea_does_not_steer_a_terminal_and_has_an_end(place, log, tmp_path, capsys):
+    file = tmp_path / "mine.cu"
+    file.write_text(source())
+    try_.main([PASS, str(file), "--problem=n1 c12", "--device=emulator", "--json", "--idea", ESCAPES + "x" * 3000])
+    for idea in (log[0]["idea"], json.loads(capsys.readouterr().out)["idea"]):
+        assert idea.isprintable()
+        assert "(3021 bytes, sha256 " in idea
+        assert len(idea) < 700
+
+
+def test_a_long_source_is_named_by_its_digest(place):
+    reason = tried(place, "//" + "x" * 5_000_000)["reason"]
+    assert reason == "its source is longer than a megabyte: 5000002 bytes, sha256 " + reason[-64:]
+
+
+def test_an_endless_file_is_not_read_to_its_end():
+    with pytest.raises(try_.UsageError, match="/dev/zero is longer than "):
+        try_._read("/dev/zero")
 
 
 def test_too_few_problems_are_a_skip(place):

@@ -3,7 +3,6 @@
 import argparse
 import re
 import signal
-from pathlib import Path
 
 from registry import listing, selection
 from search import log, sandbox, serve, trial
@@ -14,6 +13,8 @@ from .options import Parser, at_least, between
 
 _MOST_SECONDS = 1e6
 _MOST_GIB = 1 << 20
+_MOST_IDEA = 500  # characters
+_MOST_READ = 1 << 26  # characters of a candidate's file
 _EXAMPLES = """\
 examples:
   ./ladder try silu/forward mine.cu --idea '32 bytes a load' --parent v02
@@ -89,7 +90,7 @@ def _tried(request, prepared, limits, progress=lambda text: None):
     parent = _parent(a_pass, request.get("parent"))
     asked = _asked(layer, request)
     verdict = trial.judge(prepared(a_pass.path), source, asked, limits, progress)
-    idea = request.get("idea") or listing.header(source).get("idea", "")
+    idea = _idea(request.get("idea") or listing.header(source).get("idea", ""))
     record = {name: verdict.get(name) for name in _LOGGED}
     # Times are compared where these two are the same.
     record["problem"] = record["problem"] or asked.name
@@ -104,13 +105,24 @@ def _tried(request, prepared, limits, progress=lambda text: None):
 _LOGGED = "verdict reason problem dtype device us cold_us baseline baseline_us ratio error wall_s".split()
 
 
+def _idea(text):
+    """`text` as a terminal and the log may have it; of a long one the beginning, and its digest."""
+    if len(text) > _MOST_IDEA:
+        text = f"{text[:_MOST_IDEA]}... ({log.digested(text)})"
+    return say.harmless(text)
+
+
 def _read(path):
     try:
-        return Path(path).read_text(encoding="utf-8")
+        with open(path, encoding="utf-8") as file:
+            text = file.read(_MOST_READ + 1)
     except UnicodeDecodeError:
         raise UsageError(f"{path} is no text") from None
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
+    if len(text) > _MOST_READ:
+        raise UsageError(f"{path} is longer than {_MOST_READ} characters")
+    return text
 
 
 def _parent(a_pass, word):

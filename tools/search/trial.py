@@ -15,7 +15,7 @@ from cli import build, device, lock, paths, say, tools
 from cli.errors import Failure, UsageError
 from dev import launch_nvcc, launch_version
 
-from . import sandbox
+from . import log, sandbox
 
 _SCRATCH = Path("/scratch")  # the candidate's folder inside the sandbox
 _STUB = "bench/untrusted/candidate.cu.o"
@@ -100,7 +100,7 @@ def judge(place, source, asked, limits, progress=lambda text: None):
 def _compiled(place, source, scratch, limits):
     """Compiles and links scratch/program. Returns "" or the reason of a failure."""
     if len(source.encode()) > _MOST_SOURCE:
-        return "its source is longer than a megabyte"
+        return f"its source is longer than a megabyte: {log.digested(source)}"
     name = Path("dev", place.a_pass.path, "v99_candidate.cu")
     (scratch / name.parent).mkdir(parents=True)
     (scratch / name).write_text(source, encoding="utf-8")
