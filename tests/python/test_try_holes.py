@@ -1,11 +1,13 @@
 """`./ladder try` on the emulator: holes by which a candidate could pass, take the machine's memory or write to a terminal."""
 
 import json
+import time
 
 import pytest
 
 import test_try
 from cli import try_
+from search import trial
 from test_try import PASS, source, tried
 
 place, log = test_try.place, test_try.log  # fixtures
@@ -58,3 +60,15 @@ def test_too_few_problems_are_a_skip(place):
     assert verdict["reason"] == said
     half = tried(place, few, problems=("n1 c12 fp32", "n7 c12 fp32"))
     assert (half["verdict"], half["checked"], half["problems"]) == ("PASS", 1, 2)
+
+
+def test_the_compiler_has_as_long_as_the_candidate(place, tmp_path):
+    bomb = '#if __INCLUDE_LEVEL__ < 60\n#include "v99_candidate.cu"\n#include "v99_candidate.cu"\n#endif\n'
+    began = time.monotonic()
+    assert trial._compiled(place, bomb, tmp_path, trial.Limits(seconds=3)) == "it does not compile within 3 s"
+    assert time.monotonic() - began < 10
+
+
+def test_the_compiler_has_as_much_memory_as_the_candidate(place, tmp_path):
+    reason = trial._compiled(place, source(), tmp_path, trial.Limits(memory=1 << 27))
+    assert reason.startswith("it does not compile: ")

@@ -65,7 +65,7 @@ def _parse(arguments):
         type=between(0, _MOST_SECONDS),
         default=300,
         metavar="SECONDS",
-        help="of waiting for it (default: 300)",
+        help="to compile it, and to wait for it (default: 300)",
     )
     parser.add_argument(
         "--memory", type=between(0, _MOST_GIB), default=8, metavar="GIB", help="for a process (default: 8)"

@@ -47,6 +47,8 @@ def command(words, *, memory, read=(), write=(), folder="/", tmp=True, gpu=False
     `write` are folders, at their own places or {place outside: place inside}. Without `sandboxed`, it has the limits and the
     small environment alone. Throws Failure where root's sandbox cannot read one of them."""
     limits = f"ulimit -c 0; ulimit -d {memory // 1024}; ulimit -f {_FILE_BYTES // 512}; "
+    # The emulator's buffers reserve 2 GiB of addresses each, and a GPU's driver far more: a candidate's are not limited.
+    limits += f"ulimit -v {memory // 1024}; " if tmp else ""
     environment = {**_ENVIRONMENT, **{name: os.environ[name] for name in _KEPT if name in os.environ}}
     settings = [f"{name}={value}" for name, value in environment.items()]
     words = [str(word) for word in words]

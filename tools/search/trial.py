@@ -19,14 +19,13 @@ from . import log, sandbox
 
 _SCRATCH = Path("/scratch")  # the candidate's folder inside the sandbox
 _STUB = "bench/untrusted/candidate.cu.o"
-_COMPILE_SECONDS = 600
 _MOST_SOURCE = 1 << 20  # bytes
 _ASKED = re.compile(r"\.(error_growth|least_arithmetic) = ([0-9.]+)|\.exact = (false)")
 
 
 @dataclass(frozen=True)
 class Limits:
-    seconds: float = 300  # for a candidate's full run
+    seconds: float = 300  # to compile and link a candidate, and as many again for its full run
     memory: int = 8 << 30  # bytes per process
     sandboxed: bool = True
 
@@ -111,6 +110,7 @@ def _compiled(place, source, scratch, limits):
     words[words.index("-o") + 1] = str(root / "candidate.o")
     link = [str(root / "candidate.o") if word.endswith(_STUB) else word for word in place.linker]
     link[link.index("-o") + 1] = str(root / "program")
+    end = time.monotonic() + limits.seconds
     for what, command in (("compile", words), ("link", link)):
         read = [paths.ROOT / "core", paths.ROOT / "dev", paths.PRIVATE, place.folder]
         read += sandbox.outside(command, paths.ROOT)
@@ -122,9 +122,9 @@ def _compiled(place, source, scratch, limits):
             folder=place.folder,
             sandboxed=limits.sandboxed,
         )
-        status, said = sandbox.run(command, _COMPILE_SECONDS)
+        status, said = sandbox.run(command, max(0, end - time.monotonic()))
         if status is None:
-            return f"it does not {what} within {_COMPILE_SECONDS} s"
+            return f"it does not {what} within {limits.seconds:g} s"
         if status:
             return f"it does not {what}: {launch_version.first_error(said)}"
     return ""
