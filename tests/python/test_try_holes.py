@@ -8,7 +8,7 @@ import pytest
 import test_try
 from cli import try_
 from search import trial
-from test_try import PASS, source, tried
+from test_try import PASS, ROOT, source, there, tried
 
 place, log = test_try.place, test_try.log  # fixtures
 
@@ -72,3 +72,22 @@ def test_the_compiler_has_as_long_as_the_candidate(place, tmp_path):
 def test_the_compiler_has_as_much_memory_as_the_candidate(place, tmp_path):
     reason = trial._compiled(place, source(), tmp_path, trial.Limits(memory=1 << 27))
     assert reason.startswith("it does not compile: ")
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "build/emulator/judge_silu",
+        "dev/silu/silu.cpp",
+        "build/emulator/CMakeFiles/ladder_try_child.dir/bench/untrusted/child.cpp.o",
+    ],
+)
+def test_the_compiler_sees_no_program_and_no_source(place, file):
+    assert (ROOT / file).exists()
+    reason = tried(place, source() + f'__asm__(".incbin \\"{ROOT / file}\\"");\n')["reason"]
+    assert reason.endswith(".s: Assembler messages:")  # of a file that is not there
+
+
+def test_another_version_is_no_header(place):
+    version = there().find(PASS).versions[0].file.relative_to(ROOT)
+    assert f"{version.name}: No such file" in tried(place, f'#include "{version}"\n')["reason"]

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import threading
@@ -84,7 +85,7 @@ def _bwrap(read, write, folder, tmp, gpu):
             # A folder that a bind makes is closed to all but its owner; one of --dir is open.
             bwrap += [word for parent in reversed(inside.parents) for word in ("--dir", str(parent))]
             bwrap += [option, str(outside), str(inside)]
-    bwrap += ["--remount-ro", "/", "--chdir", str(folder)]
+    bwrap += ["--dir", str(folder), "--remount-ro", "/", "--chdir", str(folder)]
     if _is_root():
         _hand_over(read, write)
         bwrap += _DROP
@@ -107,7 +108,8 @@ def _hand_over(read, write):
         os.chown(place, _NOBODY, _NOBODY, follow_symlinks=False)
     for place in read:
         about = os.stat(place)
-        if about.st_uid != _NOBODY and about.st_mode & 0o005 != 0o005:
+        needed = 0o005 if stat.S_ISDIR(about.st_mode) else 0o004
+        if about.st_uid != _NOBODY and about.st_mode & needed != needed:
             raise Failure(f"user {_NOBODY}, as whom root's sandbox runs, may not read {place}: chmod -R o+rX {place}")
 
 

@@ -5,6 +5,7 @@ import contextlib
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import tempfile
 import time
@@ -20,6 +21,8 @@ from . import log, sandbox
 _SCRATCH = Path("/scratch")  # the candidate's folder inside the sandbox
 _STUB = "bench/untrusted/candidate.cu.o"
 _MOST_SOURCE = 1 << 20  # bytes
+_WITH_HEADERS = ("core", "dev")
+_SET_UP = ("root", "cuda", "cuda-headers", "include")  # folders of ./ladder setup with libraries and headers
 _ASKED = re.compile(r"\.(error_growth|least_arithmetic) = ([0-9.]+)|\.exact = (false)")
 
 
@@ -49,6 +52,7 @@ class Workplace:
     preset: str
     compiler: list = field(default_factory=list)  # compile command of the pass's first version
     linker: list = field(default_factory=list)
+    headers: object = None  # tempfile.TemporaryDirectory: copies of _WITH_HEADERS, headers alone
     # {(problem, dtype): (microseconds, library)} of the baselines timed so far, and each Asked that they cover.
     baselines: dict = field(default_factory=dict)
     with_baselines: set = field(default_factory=set)
@@ -69,7 +73,9 @@ def prepare(a_pass, preset):
         raise UsageError(f"{a_pass.path} has no version to compile a candidate like")
     program = f"try_{a_pass.layer}"
     build.build(preset, targets=[program, f"judge_{a_pass.layer}"])
-    place = Workplace(a_pass, preset)
+    place = Workplace(a_pass, preset, headers=tempfile.TemporaryDirectory(prefix="ladder-headers-"))
+    for name in _WITH_HEADERS:
+        shutil.copytree(paths.ROOT / name, Path(place.headers.name, name), ignore=_no_headers)
     commands = json.loads((place.folder / build.COMMANDS.name).read_text(encoding="utf-8"))
     wanted = str(a_pass.versions[0].file)
     place.compiler = next(shlex.split(one["command"]) for one in commands if one["file"] == wanted)
@@ -77,6 +83,10 @@ def prepare(a_pass, preset):
     last = done.stdout.strip().splitlines()[-1]
     place.linker = shlex.split(next(part for part in last.split(" && ") if f"-o {program}" in part))
     return place
+
+
+def _no_headers(folder, names):
+    return [name for name in names if not name.endswith(".h") and not Path(folder, name).is_dir()]
 
 
 def judge(place, source, asked, limits, progress=lambda text: None):
@@ -112,12 +122,10 @@ def _compiled(place, source, scratch, limits):
     link[link.index("-o") + 1] = str(root / "program")
     end = time.monotonic() + limits.seconds
     for what, command in (("compile", words), ("link", link)):
-        read = [paths.ROOT / "core", paths.ROOT / "dev", paths.PRIVATE, place.folder]
-        read += sandbox.outside(command, paths.ROOT)
         command = sandbox.command(
             command,
             memory=limits.memory,
-            read=[folder for folder in read if folder.exists()],
+            read={**_read_by(command, place), **(_headers(place) if what == "compile" else {})},
             write={scratch: _SCRATCH},
             folder=place.folder,
             sandboxed=limits.sandboxed,
@@ -128,6 +136,21 @@ def _compiled(place, source, scratch, limits):
         if status:
             return f"it does not {what}: {launch_version.first_error(said)}"
     return ""
+
+
+def _headers(place):
+    """{folder: place in the sandbox} of the headers of core/ and dev/, without their sources."""
+    return {Path(place.headers.name, name): paths.ROOT / name for name in _WITH_HEADERS}
+
+
+def _read_by(command, place):
+    """{place: place} that a compiler or linker reads: set-up's libraries, and files of the build that its command names,
+    which are objects or a precompiled header."""
+    named = [place.folder / word for word in command if not word.startswith("-")]
+    files = [file for name in named for file in (name, Path(f"{name}.gch")) if place.folder in file.parents]
+    folders = [paths.PRIVATE / name for name in _SET_UP]
+    read = [*filter(Path.is_file, files), *filter(Path.exists, folders), *sandbox.outside(command, paths.ROOT)]
+    return {one: one for one in read}
 
 
 def _judged(place, asked, scratch, limits, progress):
