@@ -68,7 +68,7 @@ def _parse(arguments):
         help="to compile it, and to wait for it (default: 300)",
     )
     parser.add_argument(
-        "--memory", type=between(0, _MOST_GIB), default=8, metavar="GIB", help="for a process (default: 8)"
+        "--memory", type=between(0, _MOST_GIB), default=8, metavar="GIB", help="for a process, and for all (default: 8)"
     )
     parser.add_argument("--unsandboxed", action="store_true", help="without bubblewrap: trusts the candidate")
     chosen = parser.parse_args(arguments)

@@ -3,6 +3,7 @@ has the reference and the inputs and gives the verdict."""
 
 import contextlib
 import json
+import math
 import re
 import shlex
 import shutil
@@ -16,7 +17,7 @@ from cli import build, device, lock, paths, say, tools
 from cli.errors import Failure, UsageError
 from dev import launch_nvcc, launch_version
 
-from . import log, sandbox
+from . import log, memory, sandbox
 
 _SCRATCH = Path("/scratch")  # the candidate's folder inside the sandbox
 _STUB = "bench/untrusted/candidate.cu.o"
@@ -159,7 +160,7 @@ def _judged(place, asked, scratch, limits, progress):
         [root / "program", place.a_pass.path],
         memory=limits.memory,
         read={scratch / "program": root / "program", **_libraries()},
-        tmp=False,
+        candidate=True,
         gpu=place.gpu,
         sandboxed=limits.sandboxed,
     )
@@ -181,7 +182,12 @@ def _judged(place, asked, scratch, limits, progress):
         errors="replace",
         env=tools.environment(),
     ) as process:
-        return _verdict(process, progress)  # the judge enforces the time limit
+        # On a GPU the judge starts libraries, too.
+        with memory.limited(process.pid, math.inf if place.gpu else limits.memory) as exceeded:
+            verdict = _verdict(process, progress)  # the judge enforces the time limit
+    if exceeded.is_set() and verdict["verdict"] == "FAIL":
+        verdict["reason"] = "it takes more memory than it may have"
+    return verdict
 
 
 def _verdict(process, progress):
