@@ -62,6 +62,15 @@ def test_too_few_problems_are_a_skip(place):
     assert (half["verdict"], half["checked"], half["problems"]) == ("PASS", 1, 2)
 
 
+def test_a_readable_pass_says_what_it_means(place, log, tmp_path, capsys):
+    file = tmp_path / "mine.cu"
+    file.write_text(source())
+    try_.main([PASS, str(file), "--problem=n1 c12", "--device=emulator"])
+    said = capsys.readouterr().out
+    assert "silu/forward node 1: PASS: right outputs; host code trusted\n" in said
+    assert "  checked 1 of 1 problems, " in said
+
+
 def test_the_compiler_has_as_long_as_the_candidate(place, tmp_path):
     bomb = '#if __INCLUDE_LEVEL__ < 60\n#include "v99_candidate.cu"\n#include "v99_candidate.cu"\n#endif\n'
     began = time.monotonic()

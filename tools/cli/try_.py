@@ -157,7 +157,10 @@ def _asked(layer, request):
 
 def _readable(verdict):
     node = f" node {verdict['node']}" if verdict["node"] else ""
-    what = [f"{verdict['target']}{node}: {verdict['verdict']}"]
+    trusted = (
+        ": right outputs; host code trusted" if verdict["verdict"] == "PASS" and verdict["device"] == "emulator" else ""
+    )
+    what = [f"{verdict['target']}{node}: {verdict['verdict']}{trusted}"]
     what += [f"  {verdict['reason']}"] if verdict["reason"] else []
     if verdict.get("problem"):
         of = [verdict["problem"], verdict.get("plan"), verdict.get("schedule") and f"schedule {verdict['schedule']}"]
