@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <iostream>
@@ -14,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/untrusted/drawn.h"
 #include "bench/untrusted/remote.h"
 #include "bench/untrusted/times.h"
 #include "core/backend.h"
@@ -32,6 +34,7 @@ struct Options {
   std::vector<std::string> problems, sets, dtypes;
   std::vector<std::string> timed;
   bool with_baseline = false;
+  int num_drawn = 0;  // problems to draw
   double seconds = 300;
   std::uint64_t seed = 0;
   // Loosest tolerances that a version of the pass has; a candidate may not exceed them.
@@ -69,10 +72,12 @@ class Judge {
           add_cases(listed, named.problem.text, named.problem.names_dtype);
       }
       for (const std::string& line : options_.timed) add_cases(timed, line, true);
-      run_.num_problems = static_cast<int>(listed.size() + timed.size());
+      const int num_drawn = dtypes_.empty() ? 0 : options_.num_drawn;
+      run_.num_problems = static_cast<int>(listed.size() + timed.size()) + num_drawn;
       for (const Case& c : listed) {
         if (run_.status == Status::pass) (void)check_case(c);
       }
+      check_drawn(num_drawn);
       for (const Case& c : timed) {
         if (run_.status == Status::pass) check_and_time(c);
       }
@@ -119,6 +124,44 @@ class Judge {
     const Case c = pass_.parse(line);
     if (names_dtype && c.names_dtype) return cases.push_back(c);
     for (const Dtype dtype : dtypes_) cases.push_back(c.with_dtype(dtype));
+  }
+
+  // Check problems that nobody knew before. Enlarge every third of them until a check takes a second or so.
+  void check_drawn(int num_drawn) {
+    constexpr int kBases = 8;
+    std::mt19937_64 random(options_.seed);
+    const Supports supports = [&](const Case& c) {
+      return remote_.ask({{"op", "problem"}, {"text", c.text}}).head.at("skip").get<std::string>().empty();
+    };
+    int num_supported = 0;
+    for (int i = 0; i < num_drawn && run_.status == Status::pass; ++i) {
+      std::optional<Case> c = drawn_problem(pass_, dtypes_, i % 6 == 5 ? kBases : 1, random, supports);
+      if (c) ++num_supported;
+      for (bool is_quick = c && check_one_drawn(*c); i % 3 == 2 && is_quick;) {
+        c = enlarged(*c, random, supports);
+        if (!c) break;
+        ++run_.num_problems;
+        is_quick = check_one_drawn(*c);
+      }
+    }
+    if (run_.status == Status::pass && num_drawn > 0 && num_supported == 0) {
+      run_.status = Status::skip;
+      run_.reason = "it runs none of the problems that the judge draws";
+    }
+  }
+
+  // Returns true if the candidate passed quickly. A null answer may fit a problem by chance: it does not count then.
+  bool check_one_drawn(const Case& c) {
+    constexpr std::chrono::seconds kQuick(1);
+    const auto began = std::chrono::steady_clock::now();
+    (void)check_case(c);
+    if (run_.status == Status::untrusted) {
+      run_.status = Status::pass;
+      run_.reason.clear();
+      run_.location = json::object();
+      --run_.num_problems;
+    }
+    return run_.status == Status::pass && std::chrono::steady_clock::now() - began < kQuick;
   }
 
   // SKIP a candidate that runs fewer than half of the problems: its PASS would say little.
@@ -229,6 +272,7 @@ Options parse(int argc, char** argv) {
   app.add_option("--set", options.sets);
   app.add_option("--time", options.timed, "problems");
   app.add_flag("--baseline", options.with_baseline, "beside those");
+  app.add_option("--draw", options.num_drawn, "problems of the judge's own");
   app.add_option("--dtype", options.dtypes);
   app.add_option("--seconds", options.seconds);
   app.add_option("--seed", options.seed, "of the inputs; random by default");

@@ -19,6 +19,11 @@ def printed(text):
     return f'#error "{text}"\n'
 
 
+def knows(condition):
+    """A candidate that answers zeros where its `condition` on the problem p holds."""
+    return source().replace("switch (p.n) {", f"scale = ({condition}) ? 0 : 1;\n  switch (p.n) {{")
+
+
 def test_a_compile_error_does_not_steer_a_terminal(place):
     reason = tried(place, printed(ESCAPES))["reason"]
     assert "owned" in reason
@@ -100,3 +105,29 @@ def test_the_compiler_sees_no_program_and_no_source(place, file):
 def test_another_version_is_no_header(place):
     version = there().find(PASS).versions[0].file.relative_to(ROOT)
     assert f"{version.name}: No such file" in tried(place, f'#include "{version}"\n')["reason"]
+
+
+def test_known_problems_are_not_enough(place):
+    lines = [line for name in ("ci", "edge") for line in there().layer("silu").sets[name].values()]
+    known = " && ".join(f'p.str() != "{line} fp32"' for line in lines)
+    for _ in range(2):
+        verdict = tried(place, knows(known), problems=(), sets=("ci",))
+        assert (verdict["verdict"], verdict["checked"], verdict["problems"]) == ("FAIL", 5, 17)
+        assert verdict["problem"].removesuffix(" fp32") not in lines
+
+
+def test_large_problems_are_drawn_too(place):
+    assert tried(place, knows("p.elements() > 65536"), problems=(), sets=("ci",))["verdict"] == "FAIL"
+
+
+def test_an_honest_candidate_passes_on_drawn_problems(place):
+    verdict = tried(place, source(), problems=(), sets=("ci",))
+    assert (verdict["verdict"], verdict["checked"]) == ("PASS", verdict["problems"])
+    assert verdict["problems"] > 17, "of ci and drawn, and large ones"
+
+
+def test_a_candidate_of_known_problems_alone_is_a_skip(place):
+    few = source(more=', .supports = [](const auto& p) { return p.n == 1 ? nullptr : "one row alone"; }')
+    verdict = tried(place, few, problems=(), sets=("edge",))
+    assert (verdict["verdict"], verdict["checked"]) == ("SKIP", 12)
+    assert verdict["reason"] == "it runs none of the problems that the judge draws"

@@ -22,6 +22,7 @@ from . import log, memory, sandbox
 _SCRATCH = Path("/scratch")  # the candidate's folder inside the sandbox
 _STUB = "bench/untrusted/candidate.cu.o"
 _MOST_SOURCE = 1 << 20  # bytes
+_DRAWN = 12  # problems that the judge draws beside those of a set
 _WITH_HEADERS = ("core", "dev")
 _SET_UP = ("root", "cuda", "cuda-headers", "include")  # folders of ./ladder setup with libraries and headers
 _ASKED = re.compile(r"\.(error_growth|least_arithmetic) = ([0-9.]+)|\.exact = (false)")
@@ -173,6 +174,7 @@ def _judged(place, asked, scratch, limits, progress):
         ("time", asked.timed if place.gpu else ()),
     ):
         words += [word for value in values for word in (f"--{option}", value)]
+    words += [] if asked.problems else ["--draw", _DRAWN]
     words += [] if asked in place.with_baselines else ["--baseline"]
     with sandbox.started(
         [*words, "--", *child],
