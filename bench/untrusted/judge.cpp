@@ -81,7 +81,10 @@ class Judge {
       for (const Case& c : timed) {
         if (run_.status == Status::pass) check_and_time(c);
       }
-      if (run_.status == Status::pass) require_half();
+      if (run_.status == Status::pass) {
+        num_drawn > 0 ? require_half("drawn problems", num_drawn_run_, num_drawn)
+                      : require_half("problems", run_.num_checked, run_.num_problems);
+      }
     } catch (const json::exception&) {
       fail("it does not keep to the protocol");
     } catch (const Failure& failure) {
@@ -105,6 +108,7 @@ class Judge {
       const bool wanted = options_.dtypes.empty() || std::ranges::count(options_.dtypes, word.get<std::string>()) > 0;
       if (dtype && wanted) dtypes_.push_back(*dtype);
     }
+    if (dtypes_.empty()) run_.skipped = "it has none of the dtypes";
     def_.error_growth = head.at("error_growth");
     def_.least_arithmetic = head.at("least_arithmetic");
     def_.exact = head.at("exact");
@@ -131,22 +135,19 @@ class Judge {
     constexpr int kBases = 8;
     std::mt19937_64 random(options_.seed);
     const Supports supports = [&](const Case& c) {
-      return remote_.ask({{"op", "problem"}, {"text", c.text}}).head.at("skip").get<std::string>().empty();
+      const json head = remote_.ask({{"op", "problem"}, {"text", c.text}}).head;
+      if (head.at("skip") != "") run_.skipped = one_line(head.at("skip").get<std::string>(), 200);
+      return head.at("skip") == "";
     };
-    int num_supported = 0;
     for (int i = 0; i < num_drawn && run_.status == Status::pass; ++i) {
       std::optional<Case> c = drawn_problem(pass_, dtypes_, i % 6 == 5 ? kBases : 1, random, supports);
-      if (c) ++num_supported;
+      if (c) ++num_drawn_run_;
       for (bool is_quick = c && check_one_drawn(*c); i % 3 == 2 && is_quick;) {
         c = enlarged(*c, random, supports);
         if (!c) break;
         ++run_.num_problems;
         is_quick = check_one_drawn(*c);
       }
-    }
-    if (run_.status == Status::pass && num_drawn > 0 && num_supported == 0) {
-      run_.status = Status::skip;
-      run_.reason = "it runs none of the problems that the judge draws";
     }
   }
 
@@ -164,14 +165,13 @@ class Judge {
     return run_.status == Status::pass && std::chrono::steady_clock::now() - began < kQuick;
   }
 
-  // SKIP a candidate that runs fewer than half of the problems: its PASS would say little.
-  void require_half() {
-    if (run_.num_checked > 0 && 2 * run_.num_checked >= run_.num_problems) return;
+  // SKIP a candidate that runs fewer than half of the problems: its PASS would say little. Drawn problems count alone where
+  // there are any, since a set may have many problems of a kind that an honest version does not run.
+  void require_half(const char* kind, int num_run, int num_asked) {
+    if (num_run > 0 && 2 * num_run >= num_asked) return;
     run_.status = Status::skip;
-    run_.reason = run_.num_checked == 0
-                      ? "it runs none of the problems: " + run_.skipped
-                      : fmt::format("it runs {} of {} problems, fewer than half (--problem names those to try): {}",
-                                    run_.num_checked, run_.num_problems, run_.skipped);
+    run_.reason = fmt::format("it runs {} of {} {}, fewer than half (--problem names those to try): {}", num_run, num_asked,
+                              kind, run_.skipped);
   }
 
   // Returns false if the candidate skips the case.

@@ -208,7 +208,11 @@ class BareClone(unittest.TestCase):
             ("no pass 'conv3x3/wgard'", "list", "conv3x3/wgard"),
             ("bench needs a layer", "bench"),
             ("no layer 'conv4x4'", "bench", "conv4x4"),
-            ("'/tmp/kernel.cu' is a file; its kernel is judged by ./ladder try <layer>/<pass> ", "bench", "/tmp/kernel.cu"),
+            (
+                "'/tmp/kernel.cu' is a file; its kernel is judged by ./ladder try <layer>/<pass> ",
+                "bench",
+                "/tmp/kernel.cu",
+            ),
             ("it has: fprop, dgrad, wgrad", "bench", "conv3x3/forward"),
             ("no version '70'", "bench", "conv3x3", "--version", "70"),
             ("'1,'", "bench", "conv3x3", "--version", "1,"),

@@ -4,9 +4,10 @@ import subprocess
 
 import pytest
 
-from cli import paths, plain, setup, tools
+from cli import paths, plain, setup, tools, try_
 from cli.errors import UsageError
 from registry import listing
+from search import sandbox
 
 _SOURCE = """\
 #include <cstdio>
@@ -47,6 +48,19 @@ def test_an_unknown_name_is_answered_by_those_that_there_are():
     for option, words in (("--entry", (_ENTRY.replace("(y", "(out"), "fp32")), ("--when", (_ENTRY, "fp32", "out > 2"))):
         with pytest.raises(UsageError, match=f"{option}: no 'out'; there are: x, y, n, c, stream, tensors, size"):
             plain.candidate(_pass("silu/forward"), _SOURCE, *words)
+
+
+def test_it_needs_a_gpu_and_is_told_from_a_version(tmp_path, monkeypatch):
+    monkeypatch.setattr(sandbox, "lacking", lambda: "")
+    file = tmp_path / "kernel.cu"
+    file.write_text(_SOURCE)
+    for says, *words in (
+        ("--entry needs a GPU: .*; ./ladder port ", "--entry", _ENTRY),
+        ("kernel.cu registers no version: --entry says .*; ./ladder port ",),
+        ("--when and --include go with --entry", "--when", "c > 2"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            try_.main(["silu/forward", str(file), "--device=emulator", *words])
 
 
 @pytest.mark.skipif(not setup.has_nvcc(), reason="needs nvcc")

@@ -134,4 +134,5 @@ def test_a_candidate_of_known_problems_alone_is_a_skip(place):
     few = source(more=', .supports = [](const auto& p) { return p.n == 1 ? nullptr : "one row alone"; }')
     verdict = tried(place, few, problems=(), sets=("edge",))
     assert (verdict["verdict"], verdict["checked"]) == ("SKIP", 12)
-    assert verdict["reason"] == "it runs none of the problems that the judge draws"
+    said = "it runs 0 of 12 drawn problems, fewer than half (--problem names those to try): one row alone"
+    assert verdict["reason"] == said

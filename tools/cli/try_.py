@@ -3,11 +3,12 @@
 import argparse
 import re
 import signal
+from pathlib import Path
 
 from registry import listing, selection
 from search import log, sandbox, serve, trial
 
-from . import device, json_file, paths, say
+from . import device, json_file, paths, plain, say
 from .errors import UsageError
 from .options import Parser, at_least, between
 
@@ -19,6 +20,7 @@ _EXAMPLES = """\
 examples:
   ./ladder try silu/forward mine.cu --idea '32 bytes a load' --parent v02
   ./ladder try conv3x3/fprop mine.cu --problem res64 --dtype bf16 --parent 17     made from node 17 of the log
+  ./ladder try softmax/forward kernel.cu --entry 'softmax<256><<<m, 256, 0, stream>>>(y, x, n)'     a plain file, on a GPU
   ./ladder try --serve --jobs 2 <requests.jsonl      {"id": 1, "target": "silu/forward", "path": "mine.cu"} a line
 docs/try.md says what a candidate may do, what a verdict holds, and what no sandbox can see."""
 
@@ -32,14 +34,19 @@ def main(arguments):
     choice = device.choose(chosen.device)
     say.line(choice)
     limits = trial.Limits(chosen.limit, int(chosen.memory * (1 << 30)), not chosen.unsandboxed)
-    prepared = serve.once(lambda path: trial.prepare(listing.read(paths.ROOT).find(path), choice.preset))
+    words = _words_of_entry(chosen, choice.preset)
+    prepared = serve.once(lambda path: trial.prepare(listing.read(paths.ROOT).find(path), choice.preset, words))
     if chosen.serve:
         return serve.serve(lambda request: _tried(request, prepared, limits), chosen.jobs)
     request = {"target": chosen.target, "path": chosen.candidate}
     request.update({name: getattr(chosen, name) for name in ("idea", "parent", "problem", "set", "dtype")})
+    request.update(_source(chosen))
     verdict = _tried(request, prepared, limits, say.progress)
     say.close()
-    print(json_file.line(verdict) if chosen.json else _readable(verdict), flush=True)
+    trust = "GPU only, host code trusted" if chosen.entry else ""
+    if verdict["device"] == "emulator":
+        trust = "right outputs; host code trusted"
+    print(json_file.line(verdict) if chosen.json else _readable(verdict, trust), flush=True)
     return 0 if verdict["verdict"] == "PASS" else 1
 
 
@@ -53,6 +60,15 @@ def _parse(arguments):
     )
     parser.add_argument("target", nargs="?", help=selection.HELP["target"] + "; a layer is its default pass")
     parser.add_argument("candidate", nargs="?", metavar="candidate.cu")
+    parser.add_argument(
+        "--entry",
+        metavar="LAUNCH",
+        help="for a plain .cu file, on a GPU: a launch or a call with the pass's tensors and sizes by name, and stream",
+    )
+    parser.add_argument("--when", default="", metavar="CONDITION", help="with --entry: of the sizes, where it can run")
+    parser.add_argument(
+        "--include", action="append", default=[], metavar="FOLDER", help="with --entry: of headers; may be repeated"
+    )
     parser.add_argument("--idea", help="a sentence; without it the Idea of the file's header")
     parser.add_argument("--parent", metavar="v08|NODE", help="the version or the node of the log that it was made from")
     parser.add_selection("problem", "set", "dtype")
@@ -76,7 +92,45 @@ def _parse(arguments):
         raise UsageError("--serve takes its candidates from stdin")
     if not chosen.serve and not chosen.candidate:
         raise UsageError("try needs a pass and a file: ./ladder try silu/forward mine.cu")
+    if not chosen.entry and (chosen.when or chosen.include):
+        raise UsageError("--when and --include go with --entry")
     return chosen
+
+
+def _words_of_entry(chosen, preset):
+    """Compiler options of a plain file. Throws UsageError where it cannot run."""
+    if not chosen.entry:
+        return []
+    if preset not in paths.CUDA_PRESETS:
+        raise UsageError(
+            "--entry needs a GPU: a plain file is compiled by nvcc alone; "
+            f"./ladder port {chosen.candidate} --as {chosen.target} makes a version of it, which runs without one"
+        )
+    folders = [Path(folder).resolve() for folder in chosen.include]
+    if missing := [str(folder) for folder in folders if not folder.is_dir()]:
+        raise UsageError(f"--include {missing[0]}: no such folder")
+    return ["--expt-relaxed-constexpr", "--expt-extended-lambda", *(f"-I{folder}" for folder in folders)]
+
+
+def _source(chosen):
+    """Fields of the request: the source, with the registration that a plain file lacks."""
+    source = _read(chosen.candidate)
+    if chosen.entry:
+        dtypes = selection.dtypes(chosen.dtype or "fp32")
+        if len(dtypes) != 1:
+            raise UsageError(f"--entry is of one dtype, not '{chosen.dtype}'")
+        a_pass = selection.one_pass(listing.read(paths.ROOT), chosen.target)
+        name = re.sub(r"[^\w.+-]", "_", Path(chosen.candidate).name)
+        return {
+            "source": plain.candidate(a_pass, source, chosen.entry, dtypes[0], chosen.when, name),
+            "dtype": dtypes[0],
+        }
+    if "LADDER_VERSION" not in source:
+        raise UsageError(
+            f"{chosen.candidate} registers no version: --entry says how to launch it, on a GPU; "
+            f"./ladder port {chosen.candidate} --as {chosen.target} makes a version of it"
+        )
+    return {"source": source}
 
 
 def _tried(request, prepared, limits, progress=lambda text: None):
@@ -155,11 +209,9 @@ def _asked(layer, request):
     return trial.Asked(", ".join(tables or known), sets=known, dtypes=dtypes, timed=tuple(dict.fromkeys(timed)))
 
 
-def _readable(verdict):
+def _readable(verdict, trust):
     node = f" node {verdict['node']}" if verdict["node"] else ""
-    trusted = (
-        ": right outputs; host code trusted" if verdict["verdict"] == "PASS" and verdict["device"] == "emulator" else ""
-    )
+    trusted = f": {trust}" if verdict["verdict"] == "PASS" and trust else ""
     what = [f"{verdict['target']}{node}: {verdict['verdict']}{trusted}"]
     what += [f"  {verdict['reason']}"] if verdict["reason"] else []
     if verdict.get("problem"):

@@ -209,7 +209,7 @@ def _outcome(done):
         return f"caught: no end in {_MOST_SECONDS} s"
     if done.returncode == 0:
         return "survived"
-    return f"caught: {_first('a race|differs|deadlock|Failure|FAILED|Error', done.stdout) or done.returncode}"
+    return f"caught: {_first('a race|differs|deadlock|FAIL:|Failure|FAILED|Error', done.stdout) or done.returncode}"
 
 
 def _first(pattern, text):

@@ -68,9 +68,9 @@ class Workplace:
         return self.preset in paths.CUDA_PRESETS
 
 
-def prepare(a_pass, preset):
-    """Builds the programs of a pass. Returns its Workplace. Throws Failure; UsageError for a pass without versions,
-    whose compile command a candidate needs."""
+def prepare(a_pass, preset, words=()):
+    """Builds the programs of a pass. Returns its Workplace, whose compiler gets the `words` too. Throws Failure; UsageError for
+    a pass without versions, whose compile command a candidate needs."""
     if not a_pass.versions:
         raise UsageError(f"{a_pass.path} has no version to compile a candidate like")
     program = f"try_{a_pass.layer}"
@@ -80,7 +80,7 @@ def prepare(a_pass, preset):
         shutil.copytree(paths.ROOT / name, Path(place.headers.name, name), ignore=_no_headers)
     commands = json.loads((place.folder / build.COMMANDS.name).read_text(encoding="utf-8"))
     wanted = str(a_pass.versions[0].file)
-    place.compiler = next(shlex.split(one["command"]) for one in commands if one["file"] == wanted)
+    place.compiler = next(shlex.split(one["command"]) for one in commands if one["file"] == wanted) + list(words)
     done = tools.captured(tools.ninja(), "-C", place.folder, "-t", "commands", program)
     last = done.stdout.strip().splitlines()[-1]
     place.linker = shlex.split(next(part for part in last.split(" && ") if f"-o {program}" in part))
