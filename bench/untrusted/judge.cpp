@@ -257,6 +257,7 @@ class Judge {
   Remote remote_;
   AnyVersionDef def_;
   std::vector<Dtype> dtypes_;  // both requested and the candidate's
+  int num_drawn_run_ = 0;  // drawn problems that the candidate runs, without the enlarged ones
   Run run_;
 };
 

@@ -405,7 +405,7 @@ def test_the_verb_files_a_node(place, log, tmp_path, capsys):
     assert (status, verdict["verdict"], verdict["node"], verdict["checked"]) == (0, "PASS", 1, 1)
     assert (log[0]["parent"], log[0]["idea"], log[0]["problem"]) == ("v02", "one block.", "n1 c12")
     assert (log[0]["source"], log[0]["device"]) == (file.read_text(), "emulator")
-    file.write_text("no C++")
+    file.write_text("LADDER_VERSION is no C++")
     assert try_.main([PASS, str(file), "--device=emulator"]) == 1
     assert "silu/forward: FAIL\n  it does not compile" in capsys.readouterr().out
     assert len(log) == 1, "what does not compile is no node"

@@ -98,8 +98,10 @@ def test_the_compiler_has_as_much_memory_as_the_candidate(place, tmp_path):
         "build/emulator/CMakeFiles/ladder_try_child.dir/bench/untrusted/child.cpp.o",
     ],
 )
-def test_the_compiler_sees_no_program_and_no_source(place, file):
+def test_the_compiler_sees_no_program_and_no_source(place, file, monkeypatch):
     assert (ROOT / file).exists()
+    assert "line 42: __asm__" in tried(place, source() + "__asm__();\n")["reason"]
+    monkeypatch.setattr(trial.constructs, "scan", lambda text: [])  # which asm may be hidden from
     reason = tried(place, source() + f'__asm__(".incbin \\"{ROOT / file}\\"");\n')["reason"]
     assert reason.endswith(".s: Assembler messages:")  # of a file that is not there
 
