@@ -135,9 +135,9 @@ class Judge {
     constexpr int kBases = 8;
     std::mt19937_64 random(options_.seed);
     const Supports supports = [&](const Case& c) {
-      const json head = remote_.ask({{"op", "problem"}, {"text", c.text}}).head;
-      if (head.at("skip") != "") run_.skipped = one_line(head.at("skip").get<std::string>(), 200);
-      return head.at("skip") == "";
+      const std::string reason = remote_.ask({{"op", "problem"}, {"text", c.text}}).head.at("skip");
+      if (!reason.empty()) run_.skipped = one_line(reason, 200);
+      return reason.empty();
     };
     for (int i = 0; i < num_drawn && run_.status == Status::pass; ++i) {
       std::optional<Case> c = drawn_problem(pass_, dtypes_, i % 6 == 5 ? kBases : 1, random, supports);
