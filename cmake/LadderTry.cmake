@@ -4,8 +4,8 @@ if(LADDER_PROGRAMS)
   set(sources bench/timer.cpp bench/statistics.cpp bench/timer_$<IF:$<BOOL:${LADDER_EMULATOR}>,emulator.cpp,cuda.cu>)
   ladder_object_library(ladder_try bench/untrusted/frames.cpp ${sources})
   ladder_object_library(ladder_try_child bench/untrusted/child.cpp core/check/kernel_under_test.cpp core/check/device_tensors.cpp)
-  ladder_object_library(ladder_try_judge bench/untrusted/judge.cpp bench/untrusted/remote.cpp bench/untrusted/times.cpp
-                        bench/kept_plans.cpp bench/roofline.cpp io/aside_file.cpp)
+  ladder_object_library(ladder_try_judge bench/untrusted/judge.cpp bench/untrusted/drawn.cpp bench/untrusted/remote.cpp
+                        bench/untrusted/times.cpp bench/kept_plans.cpp bench/roofline.cpp io/aside_file.cpp)
   target_link_libraries(ladder_try_judge PUBLIC CLI11::CLI11)
   foreach(library ladder_try ladder_try_child ladder_try_judge)
     target_compile_options(${library} PRIVATE ${LADDER_QUICKLY})

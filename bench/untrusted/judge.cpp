@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <iostream>
@@ -14,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/untrusted/drawn.h"
 #include "bench/untrusted/remote.h"
 #include "bench/untrusted/times.h"
 #include "core/backend.h"
@@ -32,6 +34,7 @@ struct Options {
   std::vector<std::string> problems, sets, dtypes;
   std::vector<std::string> timed;
   bool with_baseline = false;
+  int num_drawn = 0;  // problems to draw
   double seconds = 300;
   std::uint64_t seed = 0;
   // Loosest tolerances that a version of the pass has; a candidate may not exceed them.
@@ -47,6 +50,7 @@ struct Run {
   std::string reason;
   json location = json::object();  // problem, plan and schedule that `reason` refers to
   double error = 0;                // largest error
+  int num_problems = 0;            // a problem counts once for each dtype
   int num_checked = 0;
   std::string skipped;  // reason of the latest skipped problem
   json times = json::array();
@@ -60,16 +64,24 @@ class Judge {
   Run run() {
     try {
       list();
-      for (const std::string& line : options_.problems) check_line(line, true);
+      std::vector<Case> listed;
+      std::vector<Case> timed;
+      for (const std::string& line : options_.problems) add_cases(listed, line, true);
       for (const std::string& set : options_.sets) {
         for (const NamedCase& named : named_cases(pass_, set))
-          check_line(named.problem.text, named.problem.names_dtype);
+          add_cases(listed, named.problem.text, named.problem.names_dtype);
       }
-      for (const std::string& line : options_.timed) time_line(line);
-      if (run_.status == Status::pass && run_.num_checked == 0) {
-        run_.status = Status::skip;
-        run_.reason = "it runs none of the problems: " + run_.skipped;
+      for (const std::string& line : options_.timed) add_cases(timed, line, true);
+      const int num_drawn = dtypes_.empty() ? 0 : options_.num_drawn;
+      run_.num_problems = static_cast<int>(listed.size() + timed.size()) + num_drawn;
+      for (const Case& c : listed) {
+        if (run_.status == Status::pass) (void)check_case(c);
       }
+      check_drawn(num_drawn);
+      for (const Case& c : timed) {
+        if (run_.status == Status::pass) check_and_time(c);
+      }
+      if (run_.status == Status::pass) require_half();
     } catch (const json::exception&) {
       fail("it does not keep to the protocol");
     } catch (const Failure& failure) {
@@ -84,11 +96,14 @@ class Judge {
     run_.reason = reason;
   }
 
-  // Read the candidate's dtypes and tolerances, and refuse tolerances looser than those of the pass's versions.
+  // Read which of the requested dtypes the candidate has, and its tolerances. Refuse tolerances looser than those of the
+  // pass's versions.
   void list() {
     const json head = remote_.ask({{"op", "list"}}).head;
     for (const json& word : head.at("dtypes")) {
-      if (const auto dtype = parse_dtype(word.get<std::string>())) dtypes_.push_back(*dtype);
+      const auto dtype = parse_dtype(word.get<std::string>());
+      const bool wanted = options_.dtypes.empty() || std::ranges::count(options_.dtypes, word.get<std::string>()) > 0;
+      if (dtype && wanted) dtypes_.push_back(*dtype);
     }
     def_.error_growth = head.at("error_growth");
     def_.least_arithmetic = head.at("least_arithmetic");
@@ -104,22 +119,59 @@ class Judge {
     if (!def_.exact && !options_.inexact) throw Failure("it asks for .exact = false, as no version of its pass does");
   }
 
-  // Cases of a problem line: its own dtype if it names one, else each dtype that is both requested and supported.
-  std::vector<Case> cases(const std::string& line, bool names_dtype) const {
+  // Add the cases of a problem line: its own dtype if it names one, else each dtype that is both requested and supported.
+  void add_cases(std::vector<Case>& cases, const std::string& line, bool names_dtype) const {
     const Case c = pass_.parse(line);
-    if (names_dtype && c.names_dtype) return {c};
-    std::vector<Case> found;
-    for (const Dtype dtype : dtypes_) {
-      const bool wanted = options_.dtypes.empty() || std::ranges::count(options_.dtypes, name(dtype)) > 0;
-      if (wanted) found.push_back(c.with_dtype(dtype));
-    }
-    return found;
+    if (names_dtype && c.names_dtype) return cases.push_back(c);
+    for (const Dtype dtype : dtypes_) cases.push_back(c.with_dtype(dtype));
   }
 
-  void check_line(const std::string& line, bool names_dtype) {
-    for (const Case& c : cases(line, names_dtype)) {
-      if (run_.status == Status::pass) (void)check_case(c);
+  // Check problems that nobody knew before. Enlarge every third of them until a check takes a second or so.
+  void check_drawn(int num_drawn) {
+    constexpr int kBases = 8;
+    std::mt19937_64 random(options_.seed);
+    const Supports supports = [&](const Case& c) {
+      return remote_.ask({{"op", "problem"}, {"text", c.text}}).head.at("skip").get<std::string>().empty();
+    };
+    int num_supported = 0;
+    for (int i = 0; i < num_drawn && run_.status == Status::pass; ++i) {
+      std::optional<Case> c = drawn_problem(pass_, dtypes_, i % 6 == 5 ? kBases : 1, random, supports);
+      if (c) ++num_supported;
+      for (bool is_quick = c && check_one_drawn(*c); i % 3 == 2 && is_quick;) {
+        c = enlarged(*c, random, supports);
+        if (!c) break;
+        ++run_.num_problems;
+        is_quick = check_one_drawn(*c);
+      }
     }
+    if (run_.status == Status::pass && num_drawn > 0 && num_supported == 0) {
+      run_.status = Status::skip;
+      run_.reason = "it runs none of the problems that the judge draws";
+    }
+  }
+
+  // Returns true if the candidate passed quickly. A null answer may fit a problem by chance: it does not count then.
+  bool check_one_drawn(const Case& c) {
+    constexpr std::chrono::seconds kQuick(1);
+    const auto began = std::chrono::steady_clock::now();
+    (void)check_case(c);
+    if (run_.status == Status::untrusted) {
+      run_.status = Status::pass;
+      run_.reason.clear();
+      run_.location = json::object();
+      --run_.num_problems;
+    }
+    return run_.status == Status::pass && std::chrono::steady_clock::now() - began < kQuick;
+  }
+
+  // SKIP a candidate that runs fewer than half of the problems: its PASS would say little.
+  void require_half() {
+    if (run_.num_checked > 0 && 2 * run_.num_checked >= run_.num_problems) return;
+    run_.status = Status::skip;
+    run_.reason = run_.num_checked == 0
+                      ? "it runs none of the problems: " + run_.skipped
+                      : fmt::format("it runs {} of {} problems, fewer than half (--problem names those to try): {}",
+                                    run_.num_checked, run_.num_problems, run_.skipped);
   }
 
   // Returns false if the candidate skips the case.
@@ -176,38 +228,35 @@ class Judge {
     run_.reason = verdict.reason;
   }
 
-  void time_line(const std::string& line) {
-    for (const Case& c : cases(line, true)) {
-      if (run_.status != Status::pass) return;
-      json one = {{"problem", c.text}, {"dtype", name(c.dtype)}, {"cold_us", nullptr}, {"us", nullptr}};
-      one.update({{"baseline_us", nullptr}, {"baseline", nullptr}});
-      if (!check_case(c)) {
-        run_.times.push_back(one);
-        continue;
-      }
-      if (run_.status != Status::pass) return;
-      run_.location = {{"problem", c.text}, {"dtype", name(c.dtype)}};
-      CheckedCase checked(c, options_.seed);
-      const CandidateTimes times = times_of(remote_, checked, def_);
-      one.update({{"cold_us", 1e6 * times.cold_seconds}, {"us", 1e6 * times.warm_seconds}});
-      if (options_.with_baseline) {
-        const BaselineTime baseline = baseline_of(checked);
-        one["baseline"] = baseline.library;
-        if (baseline.cold_seconds > 0) one["baseline_us"] = 1e6 * baseline.cold_seconds;
-      }
+  void check_and_time(const Case& c) {
+    json one = {{"problem", c.text}, {"dtype", name(c.dtype)}, {"cold_us", nullptr}, {"us", nullptr}};
+    one.update({{"baseline_us", nullptr}, {"baseline", nullptr}});
+    if (!check_case(c)) {
       run_.times.push_back(one);
-      run_.location = json::object();
-      if (times.doubt.empty()) continue;
-      run_.status = Status::untrusted;
-      run_.reason = times.doubt;
+      return;
     }
+    if (run_.status != Status::pass) return;
+    run_.location = {{"problem", c.text}, {"dtype", name(c.dtype)}};
+    CheckedCase checked(c, options_.seed);
+    const CandidateTimes times = times_of(remote_, checked, def_);
+    one.update({{"cold_us", 1e6 * times.cold_seconds}, {"us", 1e6 * times.warm_seconds}});
+    if (options_.with_baseline) {
+      const BaselineTime baseline = baseline_of(checked);
+      one["baseline"] = baseline.library;
+      if (baseline.cold_seconds > 0) one["baseline_us"] = 1e6 * baseline.cold_seconds;
+    }
+    run_.times.push_back(one);
+    run_.location = json::object();
+    if (times.doubt.empty()) return;
+    run_.status = Status::untrusted;
+    run_.reason = times.doubt;
   }
 
   const Options& options_;
   const Pass& pass_;
   Remote remote_;
   AnyVersionDef def_;
-  std::vector<Dtype> dtypes_;
+  std::vector<Dtype> dtypes_;  // both requested and the candidate's
   Run run_;
 };
 
@@ -223,6 +272,7 @@ Options parse(int argc, char** argv) {
   app.add_option("--set", options.sets);
   app.add_option("--time", options.timed, "problems");
   app.add_flag("--baseline", options.with_baseline, "beside those");
+  app.add_option("--draw", options.num_drawn, "problems of the judge's own");
   app.add_option("--dtype", options.dtypes);
   app.add_option("--seconds", options.seconds);
   app.add_option("--seed", options.seed, "of the inputs; random by default");
@@ -254,6 +304,7 @@ int run(int argc, char** argv) {
                   {"seed", options.seed},
                   {"device", backend::unavailable() ? "none" : backend::device().slug},
                   {"checked", run.num_checked},
+                  {"problems", run.num_problems},
                   {"times", run.times}});
   std::cout << verdict.dump(-1, ' ', false, json::error_handler_t::replace) << std::endl;
   return 0;

@@ -43,12 +43,17 @@ DEEDS = {
       sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(%(port)s), .sin_addr = {htonl(INADDR_LOOPBACK)}};
       const int net = socket(AF_INET, SOCK_STREAM, 0);
       if (connect(net, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0) throw std::runtime_error("connected");""",
-    "leaves_a_child": """
-      if (fork() == 0) {
+    "leaves_children": """
+      int refused = 0;
+      for (int i = 0; i < 2000; ++i) {
+        const pid_t child = fork();
+        if (child < 0) ++refused;
+        if (child != 0) continue;
         setsid();
         prctl(PR_SET_NAME, "%(orphan)s");
-        for (;;) usleep(1000);
-      }""",
+        for (;;) sleep(1);
+      }
+      if (refused < 1800) throw std::runtime_error("forked");""",
     "speaks_nonsense": 'puts("hello"); fflush(stdout); (void)!write(4, "hello\\n", 6);',
     "floods_its_pipe": "for (std::string s(1 << 16, 'x');;) (void)!write(4, s.data(), s.size());",
     "forges_an_answer": 'const char f[] = R"({"fault":"","bytes":0})"; (void)!write(4, f, strlen(f)); '
@@ -63,6 +68,37 @@ DEEDS = {
       }
       keeps = true;""",
     "reads_its_input_at_launch": "scale = static_cast<const float*>(t.x)[3];",
+    "takes_memory_that_is_not_data": """
+      for (int i = 0; i < 20; ++i) {
+        void* taken = mmap(nullptr, 1 << 25, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        memset(taken, 1, 1 << 25);
+        mprotect(taken, 1 << 25, PROT_READ);
+      }
+      for (;;) sleep(1);""",
+    "takes_memory_twice": """
+      fork();
+      kept.emplace_back(300 << 20, 'x');
+      for (;;) sleep(1);""",
+    "makes_threads": """
+      pthread_attr_t small;
+      pthread_attr_init(&small);
+      pthread_attr_setstacksize(&small, 1 << 14);
+      int made = 0;
+      for (pthread_t one; made < 5000; ++made) {
+        if (pthread_create(&one, &small, [](void*) -> void* { for (;;) pause(); }, nullptr) != 0) break;
+      }
+      if (made == 5000) throw std::runtime_error("made threads");
+      throw std::runtime_error("refused threads");""",
+    "shares_memory": """
+      for (const int flags : {MAP_SHARED, MAP_SHARED_VALIDATE, MAP_PRIVATE | MAP_GROWSDOWN}) {
+        if (mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {
+          throw std::runtime_error("mapped");
+        }
+      }
+      if (memfd_create("file", 0) >= 0) throw std::runtime_error("made a file");
+      if (shmget(IPC_PRIVATE, 1 << 20, IPC_CREAT | 0600) >= 0) throw std::runtime_error("made a segment");
+      if (unshare(CLONE_NEWUSER) == 0) throw std::runtime_error("made a namespace");""",
+    "says_much": 'for (int i = 0; i < 1 << 17; ++i) (void)!write(2, "says much, again and again\\n", 27);',
 }
 ORPHAN, HUNG = f"orphan{os.getpid()}", f"hung{os.getpid()}"  # names of processes
 FORBIDDEN = []  # paths outside the sandbox, which must not be written
@@ -72,7 +108,11 @@ SOURCE = """\
 // Idea:   %(idea)s.
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <algorithm>
@@ -186,10 +226,12 @@ def names_of_processes():
         ("speaks_nonsense", "it does not keep to the protocol"),
         ("floods_its_pipe", "it does not keep to the protocol"),
         ("forges_an_answer", "it does not keep to the protocol"),
-        ("changes_its_input", "dev/silu/forward/v99_candidate.cu:19: a write to an input: x + 12 bytes"),
+        ("changes_its_input", "dev/silu/forward/v99_candidate.cu:23: a write to an input: x + 12 bytes"),
         ("answers_zeros", "0 where "),
-        ("writes_past_the_end", "dev/silu/forward/v99_candidate.cu:20: a read out of bounds: x + 768"),
+        ("writes_past_the_end", "dev/silu/forward/v99_candidate.cu:24: a read out of bounds: x + 768"),
         ("keeps_its_answer", "elements are wrong"),
+        ("makes_threads", "refused threads"),
+        ("says_much", "its process was ended by File size limit exceeded"),
         ("reads_its_input_at_launch", "elements are wrong"),
     ],
 )
@@ -209,6 +251,12 @@ def test_one_that_hangs_is_ended(place, program, deed):
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.parametrize("deed", ["takes_memory_that_is_not_data", "takes_memory_twice"])
+def test_memory_of_all_its_processes_counts(place, program, deed):
+    verdict = verdict_of(place, program, deed, memory=512 << 20)
+    assert (verdict["verdict"], verdict["reason"]) == ("FAIL", "it takes more memory than it may have")
+
+
 def test_an_endless_kernel_is_ended_by_the_emulator(place, program, monkeypatch):
     monkeypatch.setenv("LADDER_WATCHDOG_SECONDS", "1")
     verdict = verdict_of(place, program, "loops_in_its_kernel")
@@ -216,7 +264,7 @@ def test_an_endless_kernel_is_ended_by_the_emulator(place, program, monkeypatch)
     assert "loops for ever" in verdict["reason"]
 
 
-@pytest.mark.parametrize("deed", ["honest", "reaches_out", "opens_a_socket", "leaves_a_child"])
+@pytest.mark.parametrize("deed", ["honest", "reaches_out", "opens_a_socket", "leaves_children", "shares_memory"])
 def test_what_passes_without_any_harm(place, program, listener, deed):
     verdict = verdict_of(place, program, deed)
     assert (verdict["verdict"], verdict["reason"]) == ("PASS", "")
@@ -311,7 +359,7 @@ def tried(place, text, **asked):
 def test_what_does_not_compile(place):
     verdict = tried(place, source().replace("expf(-x[i])", "expf(-q)"))
     assert verdict["verdict"] == "FAIL"
-    assert verdict["reason"].startswith("it does not compile: v99_candidate.cu:20: ‘q’ was not declared")
+    assert verdict["reason"].startswith("it does not compile: v99_candidate.cu:24: ‘q’ was not declared")
 
 
 def test_a_pass_under_one_order_of_threads_alone_is_called_a_race(place):

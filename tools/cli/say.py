@@ -6,7 +6,8 @@ import time
 
 _QUIET_SECONDS = 15  # between progress lines where there is no terminal to overwrite
 _LONGEST = 4000  # characters
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tabs and line feeds
+# All control characters but tabs and line feeds; marks that change the direction of text.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 _shown_at = time.monotonic()
 _open_line = False
@@ -18,6 +19,12 @@ def line(text):
     shown = _CONTROL.sub("?", str(text))
     shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
     print(f"ladder: {shown}", file=sys.stderr, flush=True)
+
+
+def harmless(text):
+    """One line of `text`, which nobody vouches for: a space replaces characters that steer a terminal or do not show."""
+    shown = " ".join("".join(letter if letter.isprintable() else " " for letter in str(text)).split())
+    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
 
 
 def progress(text):

@@ -3,7 +3,6 @@
 import argparse
 import re
 import signal
-from pathlib import Path
 
 from registry import listing, selection
 from search import log, sandbox, serve, trial
@@ -14,6 +13,8 @@ from .options import Parser, at_least, between
 
 _MOST_SECONDS = 1e6
 _MOST_GIB = 1 << 20
+_MOST_IDEA = 500  # characters
+_MOST_READ = 1 << 26  # characters of a candidate's file
 _EXAMPLES = """\
 examples:
   ./ladder try silu/forward mine.cu --idea '32 bytes a load' --parent v02
@@ -64,10 +65,10 @@ def _parse(arguments):
         type=between(0, _MOST_SECONDS),
         default=300,
         metavar="SECONDS",
-        help="of waiting for it (default: 300)",
+        help="to compile it, and to wait for it (default: 300)",
     )
     parser.add_argument(
-        "--memory", type=between(0, _MOST_GIB), default=8, metavar="GIB", help="for a process (default: 8)"
+        "--memory", type=between(0, _MOST_GIB), default=8, metavar="GIB", help="for a process, and for all (default: 8)"
     )
     parser.add_argument("--unsandboxed", action="store_true", help="without bubblewrap: trusts the candidate")
     chosen = parser.parse_args(arguments)
@@ -89,7 +90,7 @@ def _tried(request, prepared, limits, progress=lambda text: None):
     parent = _parent(a_pass, request.get("parent"))
     asked = _asked(layer, request)
     verdict = trial.judge(prepared(a_pass.path), source, asked, limits, progress)
-    idea = request.get("idea") or listing.header(source).get("idea", "")
+    idea = _idea(request.get("idea") or listing.header(source).get("idea", ""))
     record = {name: verdict.get(name) for name in _LOGGED}
     # Times are compared where these two are the same.
     record["problem"] = record["problem"] or asked.name
@@ -104,13 +105,24 @@ def _tried(request, prepared, limits, progress=lambda text: None):
 _LOGGED = "verdict reason problem dtype device us cold_us baseline baseline_us ratio error wall_s".split()
 
 
+def _idea(text):
+    """`text` as a terminal and the log may have it; of a long one the beginning, and its digest."""
+    if len(text) > _MOST_IDEA:
+        text = f"{text[:_MOST_IDEA]}... ({log.digested(text)})"
+    return say.harmless(text)
+
+
 def _read(path):
     try:
-        return Path(path).read_text(encoding="utf-8")
+        with open(path, encoding="utf-8") as file:
+            text = file.read(_MOST_READ + 1)
     except UnicodeDecodeError:
         raise UsageError(f"{path} is no text") from None
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
+    if len(text) > _MOST_READ:
+        raise UsageError(f"{path} is longer than {_MOST_READ} characters")
+    return text
 
 
 def _parent(a_pass, word):
@@ -145,7 +157,10 @@ def _asked(layer, request):
 
 def _readable(verdict):
     node = f" node {verdict['node']}" if verdict["node"] else ""
-    what = [f"{verdict['target']}{node}: {verdict['verdict']}"]
+    trusted = (
+        ": right outputs; host code trusted" if verdict["verdict"] == "PASS" and verdict["device"] == "emulator" else ""
+    )
+    what = [f"{verdict['target']}{node}: {verdict['verdict']}{trusted}"]
     what += [f"  {verdict['reason']}"] if verdict["reason"] else []
     if verdict.get("problem"):
         of = [verdict["problem"], verdict.get("plan"), verdict.get("schedule") and f"schedule {verdict['schedule']}"]
@@ -155,5 +170,5 @@ def _readable(verdict):
         timed = f"{one['cold_us']:.2f} us cold, {one['us']:.2f} us warm" if one["us"] else "not for it"
         what.append(f"  {one['problem']}: {timed}{beside}")
     if "checked" in verdict:
-        what.append(f"  {verdict['checked']} problems checked, {verdict['wall_s']:.1f} s")
+        what.append(f"  checked {verdict['checked']} of {verdict['problems']} problems, {verdict['wall_s']:.1f} s")
     return "\n".join(what)

@@ -89,6 +89,12 @@ def digest(text):
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def digested(text):
+    """Length and digest of a text that is too long to keep."""
+    raw = text.encode(errors="replace")
+    return f"{len(raw)} bytes, sha256 {hashlib.sha256(raw).hexdigest()}"
+
+
 def _source(layer, pass_name, node, nodes, root):
     chain = [_of(node, nodes)]
     while chain[-1]["parent_sha256"] and isinstance(chain[-1]["parent"], int):

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import threading
@@ -19,10 +20,15 @@ from pathlib import Path
 from cli import tools
 from cli.errors import Failure
 
+from . import system_calls
+
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
 _CONFIGURATION = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives")
 _TMP_BYTES = 1 << 30
 _FILE_BYTES = 1 << 28  # of any one file
+_WORDS_BYTES = 1 << 20  # of what a candidate says before it ends
+_FILES = 64  # that a candidate may open
+_MORE_TASKS = 64 + 4 * (os.cpu_count() or 1)  # of a candidate: a launch of the emulator has a thread for each core
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "TMPDIR": "/tmp", "CUDA_CACHE_DISABLE": "1"}
 _KEPT = ("LADDER_WATCHDOG_SECONDS", "CUDA_VISIBLE_DEVICES")  # of the caller's environment
 _NOBODY = 65534  # user and group of a root caller's sandbox
@@ -37,28 +43,38 @@ def lacking():
     """Empty, or why there is no sandbox here."""
     if not shutil.which("bwrap"):
         return "no bwrap (Debian's package bubblewrap; ./ladder setup --dev installs it)"
-    done = tools.captured(*command(["true"], memory=1 << 30))
+    done = tools.captured(*command(["true"], memory=1 << 30, candidate=True))
     user = f" as root, which drops to user {_NOBODY}" if _is_root() else ""
     return "" if done.returncode == 0 else f"bwrap does not work here{user}: {tools.last_line(done.stderr)}"
 
 
-def command(words, *, memory, read=(), write=(), folder="/", tmp=True, gpu=False, sandboxed=True):
+def command(words, *, memory, read=(), write=(), folder="/", candidate=False, gpu=False, sandboxed=True):
     """The command that runs `words` in a sandbox, in `folder`, each of its processes with at most `memory` bytes. `read` and
-    `write` are folders, at their own places or {place outside: place inside}. Without `sandboxed`, it has the limits and the
-    small environment alone. Throws Failure where root's sandbox cannot read one of them."""
-    limits = f"ulimit -c 0; ulimit -d {memory // 1024}; ulimit -f {_FILE_BYTES // 512}; "
+    `write` are folders, at their own places or {place outside: place inside}. A candidate's processes have no /tmp, are few
+    and, without a GPU, share no memory. Without `sandboxed`, the command has the limits and the small environment alone.
+    Throws Failure where root's sandbox cannot read one of the folders."""
+    limits = {"c": 0, "d": memory // 1024, "f": _FILE_BYTES // 512}
+    if candidate and not gpu:
+        limits.update(f=_WORDS_BYTES // 512, n=_FILES)
+    if not candidate:  # the emulator's buffers reserve 2 GiB of addresses each, and a GPU's driver far more
+        limits["v"] = memory // 1024
+    start = "".join(f"ulimit -{letter} {most}; " for letter, most in limits.items())
     environment = {**_ENVIRONMENT, **{name: os.environ[name] for name in _KEPT if name in os.environ}}
     settings = [f"{name}={value}" for name, value in environment.items()]
     words = [str(word) for word in words]
     if sandboxed:
-        words = [*_bwrap(read, write, folder, tmp, gpu), *words]
+        filter_file = system_calls.filter_file() if candidate and not gpu else None
+        start += f"exec 9<{filter_file}; " if filter_file else ""
+        filtered = ["--seccomp", "9"] if filter_file else []
+        limited = ["prlimit", f"--nproc={_num_tasks() + _MORE_TASKS}"] if candidate else []
+        words = [*_bwrap(filtered, read, write, folder, not candidate, gpu), *limited, *words]
     # Process 1 of a sandbox is bwrap, whose environment anything inside may read: it is emptied before bwrap starts.
-    start = limits + 'cd "$0" && exec env -i "$@"'
+    start += 'cd "$0" && exec env -i "$@"'
     return ["/bin/sh", "-c", start, "/" if sandboxed else str(folder), *settings, *words]
 
 
-def _bwrap(read, write, folder, tmp, gpu):
-    bwrap = [shutil.which("bwrap") or "bwrap", *"--die-with-parent --new-session --cap-drop ALL".split()]
+def _bwrap(filtered, read, write, folder, tmp, gpu):
+    bwrap = [shutil.which("bwrap") or "bwrap", *"--die-with-parent --new-session --cap-drop ALL".split(), *filtered]
     bwrap += [*_NAMESPACES, *_MAY_DROP] if _is_root() else ["--unshare-all"]
     for place in _SYSTEM:
         if os.path.islink(place):
@@ -82,7 +98,7 @@ def _bwrap(read, write, folder, tmp, gpu):
             # A folder that a bind makes is closed to all but its owner; one of --dir is open.
             bwrap += [word for parent in reversed(inside.parents) for word in ("--dir", str(parent))]
             bwrap += [option, str(outside), str(inside)]
-    bwrap += ["--remount-ro", "/", "--chdir", str(folder)]
+    bwrap += ["--dir", str(folder), "--remount-ro", "/", "--chdir", str(folder)]
     if _is_root():
         _hand_over(read, write)
         bwrap += _DROP
@@ -95,6 +111,16 @@ def _kernel_files():
     return [word for path in sorted(shared) for word in ("--ro-bind-try", path, path)]
 
 
+def _num_tasks():
+    """Threads on this machine of the user who runs a sandbox's processes: all of them count for that user's limit."""
+    user, total = str(_NOBODY if _is_root() else os.getuid()), 0
+    for file in glob.iglob("/proc/[0-9]*/status"):
+        with contextlib.suppress(OSError), open(file, encoding="utf-8", errors="replace") as lines:
+            about = dict(line.split(":", 1) for line in lines)
+            total += int(about["Threads"]) if about["Uid"].split()[0] == user else 0
+    return total
+
+
 def _is_root():
     return os.geteuid() == 0
 
@@ -105,7 +131,8 @@ def _hand_over(read, write):
         os.chown(place, _NOBODY, _NOBODY, follow_symlinks=False)
     for place in read:
         about = os.stat(place)
-        if about.st_uid != _NOBODY and about.st_mode & 0o005 != 0o005:
+        needed = 0o005 if stat.S_ISDIR(about.st_mode) else 0o004
+        if about.st_uid != _NOBODY and about.st_mode & needed != needed:
             raise Failure(f"user {_NOBODY}, as whom root's sandbox runs, may not read {place}: chmod -R o+rX {place}")
 
 

@@ -6,7 +6,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from cli import json_file
+from cli import json_file, say
 from cli.errors import Failure, UsageError
 
 from . import sandbox
@@ -27,11 +27,11 @@ def serve(tried, jobs, lines=None, out=None):
             _check(request)
             said = tried(request)
         except (UsageError, Failure, OSError) as error:
-            said = {"error": " ".join(str(error).split())}
+            said = {"error": say.harmless(error)}
         except KeyboardInterrupt:
             return
         except Exception as error:  # a fault of ours: it costs this candidate, and not the others
-            said = {"error": f"{type(error).__name__}: {error}"}
+            said = {"error": say.harmless(f"{type(error).__name__}: {error}")}
         with lock:
             print(json_file.line({"id": number, **said}), file=out, flush=True)
 

@@ -56,7 +56,7 @@ class Node:
         said = f"{f'{here}: ' if here else ''}{self.record['idea'] or ''}"
         if self.record["verdict"] != "PASS" and self.record["reason"]:
             said += f": {self.record['reason']}"
-        return " ".join("".join(letter if letter.isprintable() else " " for letter in said).split())
+        return say.harmless(said)
 
 
 def grow(records):

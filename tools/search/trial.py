@@ -3,30 +3,34 @@ has the reference and the inputs and gives the verdict."""
 
 import contextlib
 import json
+import math
 import re
 import shlex
+import shutil
 import subprocess
 import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cli import build, device, lock, paths, tools
+from cli import build, device, lock, paths, say, tools
 from cli.errors import Failure, UsageError
 from dev import launch_nvcc, launch_version
 
-from . import sandbox
+from . import log, memory, sandbox
 
 _SCRATCH = Path("/scratch")  # the candidate's folder inside the sandbox
 _STUB = "bench/untrusted/candidate.cu.o"
-_COMPILE_SECONDS = 600
 _MOST_SOURCE = 1 << 20  # bytes
+_DRAWN = 12  # problems that the judge draws beside those of a set
+_WITH_HEADERS = ("core", "dev")
+_SET_UP = ("root", "cuda", "cuda-headers", "include")  # folders of ./ladder setup with libraries and headers
 _ASKED = re.compile(r"\.(error_growth|least_arithmetic) = ([0-9.]+)|\.exact = (false)")
 
 
 @dataclass(frozen=True)
 class Limits:
-    seconds: float = 300  # for a candidate's full run
+    seconds: float = 300  # to compile and link a candidate, and as many again for its full run
     memory: int = 8 << 30  # bytes per process
     sandboxed: bool = True
 
@@ -50,6 +54,7 @@ class Workplace:
     preset: str
     compiler: list = field(default_factory=list)  # compile command of the pass's first version
     linker: list = field(default_factory=list)
+    headers: object = None  # tempfile.TemporaryDirectory: copies of _WITH_HEADERS, headers alone
     # {(problem, dtype): (microseconds, library)} of the baselines timed so far, and each Asked that they cover.
     baselines: dict = field(default_factory=dict)
     with_baselines: set = field(default_factory=set)
@@ -70,7 +75,9 @@ def prepare(a_pass, preset):
         raise UsageError(f"{a_pass.path} has no version to compile a candidate like")
     program = f"try_{a_pass.layer}"
     build.build(preset, targets=[program, f"judge_{a_pass.layer}"])
-    place = Workplace(a_pass, preset)
+    place = Workplace(a_pass, preset, headers=tempfile.TemporaryDirectory(prefix="ladder-headers-"))
+    for name in _WITH_HEADERS:
+        shutil.copytree(paths.ROOT / name, Path(place.headers.name, name), ignore=_no_headers)
     commands = json.loads((place.folder / build.COMMANDS.name).read_text(encoding="utf-8"))
     wanted = str(a_pass.versions[0].file)
     place.compiler = next(shlex.split(one["command"]) for one in commands if one["file"] == wanted)
@@ -78,6 +85,10 @@ def prepare(a_pass, preset):
     last = done.stdout.strip().splitlines()[-1]
     place.linker = shlex.split(next(part for part in last.split(" && ") if f"-o {program}" in part))
     return place
+
+
+def _no_headers(folder, names):
+    return [name for name in names if not name.endswith(".h") and not Path(folder, name).is_dir()]
 
 
 def judge(place, source, asked, limits, progress=lambda text: None):
@@ -92,6 +103,7 @@ def judge(place, source, asked, limits, progress=lambda text: None):
             with lock.held(paths.BUILD / ".try-gpu.lock") if place.gpu else contextlib.nullcontext():
                 verdict = _judged(place, asked, Path(scratch), limits, progress)
     verdict.setdefault("device", device.slug() if place.gpu else "emulator")
+    verdict.update({name: say.harmless(verdict[name]) for name in ("reason", "plan") if name in verdict})
     verdict["wall_s"] = round(time.monotonic() - began, 3)
     return {**verdict, **_sums(_with_baselines(place, asked, verdict))}
 
@@ -99,7 +111,7 @@ def judge(place, source, asked, limits, progress=lambda text: None):
 def _compiled(place, source, scratch, limits):
     """Compiles and links scratch/program. Returns "" or the reason of a failure."""
     if len(source.encode()) > _MOST_SOURCE:
-        return "its source is longer than a megabyte"
+        return f"its source is longer than a megabyte: {log.digested(source)}"
     name = Path("dev", place.a_pass.path, "v99_candidate.cu")
     (scratch / name.parent).mkdir(parents=True)
     (scratch / name).write_text(source, encoding="utf-8")
@@ -110,23 +122,37 @@ def _compiled(place, source, scratch, limits):
     words[words.index("-o") + 1] = str(root / "candidate.o")
     link = [str(root / "candidate.o") if word.endswith(_STUB) else word for word in place.linker]
     link[link.index("-o") + 1] = str(root / "program")
+    end = time.monotonic() + limits.seconds
     for what, command in (("compile", words), ("link", link)):
-        read = [paths.ROOT / "core", paths.ROOT / "dev", paths.PRIVATE, place.folder]
-        read += sandbox.outside(command, paths.ROOT)
         command = sandbox.command(
             command,
             memory=limits.memory,
-            read=[folder for folder in read if folder.exists()],
+            read={**_read_by(command, place), **(_headers(place) if what == "compile" else {})},
             write={scratch: _SCRATCH},
             folder=place.folder,
             sandboxed=limits.sandboxed,
         )
-        status, said = sandbox.run(command, _COMPILE_SECONDS)
+        status, said = sandbox.run(command, max(0, end - time.monotonic()))
         if status is None:
-            return f"it does not {what} within {_COMPILE_SECONDS} s"
+            return f"it does not {what} within {limits.seconds:g} s"
         if status:
             return f"it does not {what}: {launch_version.first_error(said)}"
     return ""
+
+
+def _headers(place):
+    """{folder: place in the sandbox} of the headers of core/ and dev/, without their sources."""
+    return {Path(place.headers.name, name): paths.ROOT / name for name in _WITH_HEADERS}
+
+
+def _read_by(command, place):
+    """{place: place} that a compiler or linker reads: set-up's libraries, and files of the build that its command names,
+    which are objects or a precompiled header."""
+    named = [place.folder / word for word in command if not word.startswith("-")]
+    files = [file for name in named for file in (name, Path(f"{name}.gch")) if place.folder in file.parents]
+    folders = [paths.PRIVATE / name for name in _SET_UP]
+    read = [*filter(Path.is_file, files), *filter(Path.exists, folders), *sandbox.outside(command, paths.ROOT)]
+    return {one: one for one in read}
 
 
 def _judged(place, asked, scratch, limits, progress):
@@ -135,7 +161,7 @@ def _judged(place, asked, scratch, limits, progress):
         [root / "program", place.a_pass.path],
         memory=limits.memory,
         read={scratch / "program": root / "program", **_libraries()},
-        tmp=False,
+        candidate=True,
         gpu=place.gpu,
         sandboxed=limits.sandboxed,
     )
@@ -148,6 +174,7 @@ def _judged(place, asked, scratch, limits, progress):
         ("time", asked.timed if place.gpu else ()),
     ):
         words += [word for value in values for word in (f"--{option}", value)]
+    words += [] if asked.problems else ["--draw", _DRAWN]
     words += [] if asked in place.with_baselines else ["--baseline"]
     with sandbox.started(
         [*words, "--", *child],
@@ -157,7 +184,12 @@ def _judged(place, asked, scratch, limits, progress):
         errors="replace",
         env=tools.environment(),
     ) as process:
-        return _verdict(process, progress)  # the judge enforces the time limit
+        # On a GPU the judge starts libraries, too.
+        with memory.limited(process.pid, math.inf if place.gpu else limits.memory) as exceeded:
+            verdict = _verdict(process, progress)  # the judge enforces the time limit
+    if exceeded.is_set() and verdict["verdict"] == "FAIL":
+        verdict["reason"] = "it takes more memory than it may have"
+    return verdict
 
 
 def _verdict(process, progress):
