@@ -6,8 +6,8 @@ import time
 import pytest
 
 import test_try
-from cli import try_
-from search import trial
+from cli import tools, try_
+from search import sandbox, trial
 from test_try import PASS, ROOT, source, there, tried
 
 place, log = test_try.place, test_try.log  # fixtures
@@ -86,6 +86,8 @@ def test_the_compiler_has_as_long_as_the_candidate(place, tmp_path):
 def test_the_compiler_has_as_much_memory_as_the_candidate(place, tmp_path):
     reason = trial._compiled(place, source(), tmp_path, trial.Limits(memory=1 << 27))
     assert reason.startswith("it does not compile: ")
+    done = tools.captured(*sandbox.command(["/bin/sh", "-c", "ulimit -v"], memory=1 << 29))
+    assert done.stdout == f"{1 << 19}\n", "addresses, in KiB"
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,9 @@ def test_known_problems_are_not_enough(place):
 
 
 def test_large_problems_are_drawn_too(place):
-    assert tried(place, knows("p.elements() > 65536"), problems=(), sets=("ci",))["verdict"] == "FAIL"
+    verdict = tried(place, knows("p.elements() > 65536"), problems=(), sets=("ci",))
+    assert verdict["verdict"] == "FAIL"
+    assert "elements are wrong" in verdict["reason"]
 
 
 def test_an_honest_candidate_passes_on_drawn_problems(place):
