@@ -27,6 +27,7 @@ diff | dev.diff | <layer>/<pass> A B | two versions side by side: registers, ins
 profile | profiling.profile | <layer>[/<pass>] --version V | Nsight Compute on one launch, explained
 sanitize | profiling.sanitize | [<layer>[/<pass>]...] | compute-sanitizer's four tools, each proven to fire
 mutants | dev.mutants | [AREA...] | deliberate bugs, planted one at a time: which ones the tests find
+exploits | dev.exploits | [NAME...] | candidates that cheat, tried in the sandbox: which ones it refuses
 resources | dev.resources | [<layer>[/<pass>]] | registers, shared memory and spills of every kernel
 A search
 tree | search.tree | <layer>/<pass> [--best] [--json] | the candidates that were tried, and the way to the fastest
