@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from cli import paths, plain, setup, tools, try_
+from cli import paths, plain, setup, signature, tools, try_
 from cli.errors import UsageError
 from registry import listing
 from search import sandbox
@@ -28,25 +28,28 @@ def _pass(path):
     return listing.read(paths.ROOT).find(path)
 
 
-def test_every_pass_with_tensors_of_one_pointer_each_has_names():
-    without = []
+def test_every_pass_has_names():
     for a_pass in listing.read(paths.ROOT).passes:
-        names = plain.names(a_pass)
-        assert len(set(names.all)) == len(names.all), a_pass.path
-        assert names.sizes, a_pass.path
-        without += [] if names.tensors else [a_pass.path]
-    assert without == ["conv3x3/wgrad_batch", "gemm/wgrad_batch"]  # arrays: tensors.x[0]
+        struct, tensors, sizes = signature.names(a_pass)
+        assert struct and tensors and sizes, a_pass.path
 
 
-def test_a_tensor_and_a_size_of_one_name():
-    names = plain.names(_pass("conv3x3/fprop"))
-    assert names.tensors == ("x", "w", "bias", "e", "r", "y")
-    assert "w" not in names.sizes and {"n", "h", "c", "k"} <= set(names.sizes)
+def test_a_tensor_goes_before_a_size_of_its_name():
+    text = plain.candidate(_pass("conv3x3/fprop"), "", "stream(x, w, problem.w, h)", "bf16")
+    assert "const w = ladder_pointer<__nv_bfloat16>(tensors.w);" in text
+    assert "const auto h = problem.h;" in text and "w = problem.w;" not in text
 
 
 def test_an_unknown_name_is_answered_by_those_that_there_are():
-    for option, words in (("--entry", (_ENTRY.replace("(y", "(out"), "fp32")), ("--when", (_ENTRY, "fp32", "out > 2"))):
-        with pytest.raises(UsageError, match=f"{option}: no 'out'; there are: x, y, n, c, stream, tensors, size"):
+    for says, *words in (
+        (
+            "--entry: no 'out'; there are: x, y, n, c, elements, stream, tensors, problem",
+            _ENTRY.replace("(y", "(out"),
+            "fp32",
+        ),
+        ("--when: no 'out'; there are: n, c, elements, problem", _ENTRY, "fp32", "out > 2"),
+    ):
+        with pytest.raises(UsageError, match=says):
             plain.candidate(_pass("silu/forward"), _SOURCE, *words)
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from . import cuda_source, paths
+from . import cuda_source, signature
 from .constructs import MARK, blanked
 from .errors import UsageError
 
@@ -15,10 +15,6 @@ _WORDS = set(
 _DEFINED = re.compile(
     r"#\s*define\s+(\w+)|\b(?:constexpr|const|enum|using|struct|__device__)\b[^;{}()=]{0,200}?\b(\w+)\s*[=({;]"
 )
-_SIZE = re.compile(
-    r"^  (int|unsigned|float|bool|std::int64_t) (\w+)(?:(\(\)) const| = )[^;\n]*;?[^/\n]*(?:// *([\w ]*))?",
-    re.MULTILINE,
-)
 _AFFIXES = re.compile(r"^(?:(?:d|dev|device|g|gpu|num|n)_|[dp](?=[A-Z])|n(?=rows|cols))|_(?:d|dev|device|gpu|ptr)$")
 
 
@@ -27,7 +23,7 @@ class PortedLaunch:
         """Declares the names of `launch`, of the item `kernel`, in C++. `body` is the device code that is kept. Names of an
         entry (`is_entry`) are the pass's; else they are the author's, and guessed. Throws UsageError."""
         self._launch, self._is_entry = launch, is_entry
-        self.struct, self._tensors, self._sizes = _names(a_pass)
+        self.struct, self._tensors, self._sizes = signature.names(a_pass)
         self._known = {name for pair in _DEFINED.findall(blanked(body)) for name in pair} | _WORDS
         before = "" if is_entry else blanked(source)[: launch.offset]
         self._locals = cuda_source.variables(re.split(r"^(?:\S.*\{\s*$|\})", before, flags=re.MULTILINE)[-1])
@@ -112,17 +108,3 @@ class PortedLaunch:
         """An author's names, also without what they say of memory and counts: "x" for "d_x" and for "X"."""
         short = [*map(str.lower, words), *(_AFFIXES.sub("", word).lower() for word in words)]
         return words if self._is_entry else words + short
-
-
-def _names(a_pass):
-    """(struct, {tensor: is an input}, {size: (type, C++ expression, comment)}) of a pass, from its layer's header."""
-    text = (paths.ROOT / "dev" / a_pass.layer / f"{a_pass.layer}.h").read_text(encoding="utf-8")
-    problem = text[text.index("\nstruct Problem {") :].partition("\n};")[0]
-    struct, inside = re.search(
-        rf'\nstruct (\w+) \{{(?:(?!\n\}};).)*?kName = "{a_pass.name}"(.*?)\n\}};', text, re.DOTALL
-    ).groups()
-    tensors = inside.partition("struct Tensors {")[2].partition("\n  };")[0]
-    declared = re.findall(r"^    (const |)\w+ ?(\*[^;=]*)", tensors, re.MULTILINE)
-    inputs = {re.search(r"\w+", one)[0]: bool(const) for const, names in declared for one in names.split(",")}
-    sizes = {name: (of_type, name + call, words) for of_type, name, call, words in _SIZE.findall(problem)}
-    return struct, inputs, sizes

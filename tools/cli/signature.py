@@ -17,6 +17,10 @@ TAKEN = set(
     "tensors term value".split()
 )
 _TENSOR = re.compile(r"([^][\s,]+)\[([^][]*)\]")
+_SIZE = re.compile(
+    r"^  (int|unsigned|float|bool|std::int64_t) (\w+)(?:(\(\)) const| = )[^;\n]*;?[^/\n]*(?:// *([\w ]*))?",
+    re.MULTILINE,
+)
 _MOST_SIZES = 6  # dimensions of a problem at most, so that its small test cases stay small
 
 
@@ -116,3 +120,18 @@ def _tensors(side, text):
         if any(not re.fullmatch("[a-z]", letter) for letter in letters) or len(set(letters)) < len(letters):
             raise UsageError(f"--tensors: {name}[{inside}]: letters with commas between, each once")
         yield Tensor(name, "".join(letters))
+
+
+def names(a_pass):
+    """(struct, {tensor: is an input}, {size: (type, C++ expression, comment)}) of a pass, from its layer's header. A size is a
+    field of the Problem, or a function without arguments."""
+    text = (paths.ROOT / "dev" / a_pass.layer / f"{a_pass.layer}.h").read_text(encoding="utf-8")
+    problem = text[text.index("\nstruct Problem {") :].partition("\n};")[0]
+    struct, inside = re.search(
+        rf'\nstruct (\w+) \{{(?:(?!\n\}};).)*?kName = "{a_pass.name}"(.*?)\n\}};', text, re.DOTALL
+    ).groups()
+    tensors = inside.partition("struct Tensors {")[2].partition("\n  };")[0]
+    declared = re.findall(r"^    (const |)\w+ ?(\*[^;=]*)", tensors, re.MULTILINE)
+    inputs = {re.search(r"\w+", one)[0]: bool(const) for const, names in declared for one in names.split(",")}
+    sizes = {name: (of_type, name + call, words) for of_type, name, call, words in _SIZE.findall(problem)}
+    return struct, inputs, sizes

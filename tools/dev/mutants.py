@@ -6,7 +6,7 @@ node of python/tests.
 
 Bugs are planted in a copy of the tree, build/mutants/tree, with builds of its own: one switch for all of them cannot be
 compiled in, as most change types, templates or constants. A bug is looked for twice: by the values and reports of the
-emulator's schedules, and, in a kernel, by preset order, which names races. Results are kept in build/mutants/results.json
+emulator's schedules, and, in a kernel, by preset order, which names races. Results are kept in tests/mutants/results.json
 until the mutant or its file changes; an interrupted run goes on where it was.
 """
 
@@ -28,7 +28,7 @@ from cli.test_programs import Unit
 FOLDER = paths.ROOT / "tests" / "mutants"
 _HOME = paths.BUILD / "mutants"
 _TREE = _HOME / "tree"
-_RESULTS = _HOME / "results.json"
+_RESULTS = FOLDER / "results.json"
 _KEYS = {"name", "file", "before", "after", "kind", "unit", "why", "caught_by", "filter", "survives"}
 _MOST_SECONDS = 900  # of a build or of a run, which hangs after that
 _SCHEDULES, _ORDER = "emulator", "order"  # presets
