@@ -58,12 +58,11 @@ std::optional<Case> drawn_problem(const Pass& pass, const std::vector<Dtype>& dt
   return smallest;
 }
 
-std::optional<Case> enlarged(const Case& c, std::mt19937_64& random, const Supports& supports) {
-  constexpr int kTries = 8;
+std::optional<Case> enlarged(const Case& c, std::size_t index, std::mt19937_64& random, const Supports& supports) {
+  constexpr std::size_t kFactors = 2;
   const auto found = sizes(c.text);
-  for (int i = 0; i < kTries && !found.empty(); ++i) {
-    const std::size_t index = random() % 4 == 0 ? random() % found.size() : 0;
-    const std::optional<Case> larger = multiplied(c, found[index], 3 + random() % 4);
+  for (std::size_t i = 0; i < kFactors * found.size(); ++i) {
+    const std::optional<Case> larger = multiplied(c, found[(index + i / kFactors) % found.size()], 3 + random() % 4);
     if (larger && supports(*larger)) return larger;
   }
   return {};

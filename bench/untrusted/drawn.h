@@ -16,8 +16,8 @@ using Supports = std::function<bool(const Case&)>;
 std::optional<Case> drawn_problem(const Pass& pass, const std::vector<Dtype>& dtypes, int num_draws,
                                   std::mt19937_64& random, const Supports& supports);
 
-// Returns the problem with one of its sizes multiplied by 3 to 6, mostly the first, which counts images or rows. Nothing
-// if the candidate supports no such problem, or the problem is large enough.
-std::optional<Case> enlarged(const Case& c, std::mt19937_64& random, const Supports& supports);
+// Returns the problem with one of its sizes multiplied by 3 to 6: number `index`, counted over and over through its sizes,
+// or the next one that can be multiplied. Nothing if the candidate supports no such problem, or the problem is large enough.
+std::optional<Case> enlarged(const Case& c, std::size_t index, std::mt19937_64& random, const Supports& supports);
 
 }  // namespace ladder

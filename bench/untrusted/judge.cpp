@@ -130,7 +130,8 @@ class Judge {
     for (const Dtype dtype : dtypes_) cases.push_back(c.with_dtype(dtype));
   }
 
-  // Check problems that nobody knew before. Enlarge every third of them until a check takes a second or so.
+  // Check problems that nobody knew before. Enlarge every third of them, each in another size, until a check takes a second
+  // or so.
   void check_drawn(int num_drawn) {
     constexpr int kBases = 8;
     std::mt19937_64 random(options_.seed);
@@ -143,7 +144,7 @@ class Judge {
       std::optional<Case> c = drawn_problem(pass_, dtypes_, i % 6 == 5 ? kBases : 1, random, supports);
       if (c) ++num_drawn_run_;
       for (bool is_quick = c && check_one_drawn(*c); i % 3 == 2 && is_quick;) {
-        c = enlarged(*c, random, supports);
+        c = enlarged(*c, i / 3, random, supports);
         if (!c) break;
         ++run_.num_problems;
         is_quick = check_one_drawn(*c);
