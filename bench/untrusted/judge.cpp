@@ -171,8 +171,8 @@ class Judge {
   void require_half(const char* kind, int num_run, int num_asked) {
     if (num_run > 0 && 2 * num_run >= num_asked) return;
     run_.status = Status::skip;
-    run_.reason = fmt::format("it runs {} of {} {}, fewer than half (--problem names those to try): {}", num_run, num_asked,
-                              kind, run_.skipped);
+    run_.reason = fmt::format("it runs {} of {} {}, fewer than half (--problem names those to try): {}", num_run,
+                              num_asked, kind, run_.skipped);
   }
 
   // Returns false if the candidate skips the case.
@@ -258,7 +258,7 @@ class Judge {
   Remote remote_;
   AnyVersionDef def_;
   std::vector<Dtype> dtypes_;  // both requested and the candidate's
-  int num_drawn_run_ = 0;  // drawn problems that the candidate runs, without the enlarged ones
+  int num_drawn_run_ = 0;      // drawn problems that the candidate runs, without the enlarged ones
   Run run_;
 };
 
