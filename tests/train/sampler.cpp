@@ -348,6 +348,33 @@ TEST_F(Images, AreWhereTheyAreSaidToBe) {
   }
 }
 
+// Nobody waits for the stream between batches, as if a step took longer than the loading of the next ones.
+TEST_F(Images, AreReadBeforeTheirPlaceIsTaken) {
+  constexpr std::size_t kBatch = 3;
+  constexpr std::size_t kBatches = 7;
+  const Scratch scratch;
+  test::put_images(scratch / "some.ldata", 4, 9, 2);
+  const Dataset data(scratch / "some.ldata");
+  const std::size_t image_bytes = data.image_bytes();
+  ImageSource source(data, kBatch, 0);
+  const OwnedStream stream;
+  const PinnedBuffer read(kBatches * kBatch * image_bytes);
+  const auto image_of = [&](std::size_t i) { return static_cast<std::byte*>(read.data()) + i * image_bytes; };
+  const auto number_of = [](std::size_t i) { return static_cast<std::int32_t>((i + i / kBatch) % 7); };
+  for (std::size_t first = 0; first < kBatches * kBatch; first += kBatch) {
+    const auto placed = source.load({number_of(first), number_of(first + 1), number_of(first + 2)}, stream);
+    for (std::size_t i = 0; i < kBatch; ++i) {
+      const auto* const place = static_cast<const std::byte*>(source.pixels().base) + placed[i] * image_bytes;
+      copy_out_async(image_of(first + i), place, image_bytes, stream);
+    }
+    source.release(stream);
+  }
+  stream.synchronize();
+  for (std::size_t i = 0; i < kBatches * kBatch; ++i) {
+    EXPECT_EQ(std::memcmp(image_of(i), data.training(number_of(i)), image_bytes), 0) << "image " << i;
+  }
+}
+
 TEST_F(Images, OfManyHeldOutSomeAreTaken) {
   const Scratch scratch;
   test::put_images(scratch / "many.ldata", 1, 2100, 2090);
