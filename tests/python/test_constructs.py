@@ -118,6 +118,7 @@ def test_a_summary_is_one_short_line():
 @pytest.mark.parametrize("preset, reason", [("emulator", True), ("cuda", False)])
 def test_try_names_them_before_it_compiles(monkeypatch, tmp_path, preset, reason):
     monkeypatch.setattr(trial.launch_nvcc, "for_source", lambda words, source: words)
+    monkeypatch.setattr(trial, "_headers", lambda place: {})
     monkeypatch.setattr(trial.sandbox, "command", lambda words, **more: words)
     monkeypatch.setattr(trial.sandbox, "run", lambda command, seconds: (0, ""))
     words = ["c++", "-c", "a", "-o", "b"]
