@@ -7,6 +7,12 @@ from .constructs import blanked
 from .errors import UsageError
 
 COMMENTS = re.compile(r"(?:\s*(?://[^\n]*(?:\n|$)|/\*.*?\*/[ \t]*\n?))*", re.DOTALL)
+# Words of C++ and of CUDA's types that a launch may have beside names of its own.
+WORDS = set(
+    "auto bool char const const_cast double false float int long nullptr reinterpret_cast short signed sizeof static_cast "
+    "std true unsigned void dim3 size_t int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t half half2 __half "
+    "__half2 nv_bfloat16 __nv_bfloat16 float4 cudaStream_t min max".split()
+)
 _SCOPE = re.compile(r"\s*(?:(?:inline\s+)?namespace\b[\w:\s]*|extern\s*)\{")
 _DIRECTIVE = re.compile(r"\s*#(?:[^\\\n]|\\.)*", re.DOTALL)
 _ATTRIBUTE = r"__\w+__\s*\((?:[^()]|\([^()]*\))*\)"

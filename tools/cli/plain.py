@@ -7,19 +7,15 @@ The entry's names are the pass's tensors, as device pointers to the dtype, the p
 
 import re
 
-from . import signature
+from registry import listing
+
+from . import cuda_source, signature
 from .errors import UsageError
 
 _ALWAYS = ("stream", "tensors", "problem")
 _TYPES = {"fp32": "float", "tf32": "float", "bf16": "__nv_bfloat16", "fp16": "__half"}
-_CPP = {"fp32": "f32", "tf32": "tf32", "bf16": "bf16", "fp16": "f16"}
+_CPP = {word: name for name, word in listing.CPP_DTYPES.items()}
 _WORD = re.compile(r"(?<![\w.])(?<!->)(?<!::)[A-Za-z_]\w*")  # no member of anything
-# Words of C++ and of CUDA that an entry may have beside its names and the author's.
-_LANGUAGE = set(
-    "auto bool char const const_cast double false float int long nullptr reinterpret_cast short signed sizeof "
-    "static_cast std true unsigned void dim3 size_t int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t "
-    "half __half __half2 nv_bfloat16 __nv_bfloat16 cudaStream_t min max".split()
-)
 _BEFORE_ENTRY = """\
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -84,6 +80,6 @@ def candidate(a_pass, source, entry, dtype, when="", file="kernel.cu"):
 def _check(option, text, known, source):
     words = set(_WORD.findall(re.sub(r'"[^"]*"', "", text)))
     theirs = set(re.findall(r"\w+", source))
-    unknown = sorted(words - set(known) - theirs - _LANGUAGE)
+    unknown = sorted(words - set(known) - theirs - cuda_source.WORDS)
     if unknown:
         raise UsageError(f"{option}: no '{unknown[0]}'; there are: {', '.join(known)}, and the file's own names")

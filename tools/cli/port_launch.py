@@ -8,10 +8,6 @@ from .errors import UsageError
 
 # {first word of a type: its name in Dtype, and in problem lines}
 _DTYPES = {"half": ("f16", "fp16"), "nv_bfloat16": ("bf16", "bf16"), "float": ("f32", "fp32")}
-_WORDS = set(
-    "stream dim3 sizeof static_cast reinterpret_cast const unsigned int long size_t float double bool char short void true "
-    "false nullptr std min max int32_t uint32_t int64_t __half half half2 __half2 __nv_bfloat16 nv_bfloat16 float4".split()
-)
 _DEFINED = re.compile(
     r"#\s*define\s+(\w+)|\b(?:constexpr|const|enum|using|struct|__device__)\b[^;{}()=]{0,200}?\b(\w+)\s*[=({;]"
 )
@@ -24,7 +20,9 @@ class PortedLaunch:
         entry (`is_entry`) are the pass's; else they are the author's, and guessed. Throws UsageError."""
         self._launch, self._is_entry = launch, is_entry
         self.struct, self._tensors, self._sizes = signature.names(a_pass)
-        self._known = {name for pair in _DEFINED.findall(blanked(body)) for name in pair} | _WORDS
+        self._known = (
+            {name for pair in _DEFINED.findall(blanked(body)) for name in pair} | cuda_source.WORDS | {"stream"}
+        )
         before = "" if is_entry else blanked(source)[: launch.offset]
         self._locals = cuda_source.variables(re.split(r"^(?:\S.*\{\s*$|\})", before, flags=re.MULTILINE)[-1])
         self._lines, self._mapped, self._dtypes = [], [], []

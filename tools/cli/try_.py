@@ -142,7 +142,7 @@ def _tried(request, prepared, limits, progress=lambda text: None):
     if "\0" in source or source != source.encode("utf-8", "replace").decode():
         raise UsageError("the source is no text")
     parent = _parent(a_pass, request.get("parent"))
-    asked = _asked(layer, request)
+    asked = asked_of(layer, request)
     verdict = trial.judge(prepared(a_pass.path), source, asked, limits, progress)
     idea = _idea(request.get("idea") or listing.header(source).get("idea", ""))
     record = {name: verdict.get(name) for name in _LOGGED}
@@ -193,7 +193,7 @@ def _parent(a_pass, word):
     raise UsageError(f"no parent '{word}': {a_pass.path} has {has}, and {len(nodes)} nodes in its log")
 
 
-def _asked(layer, request):
+def asked_of(layer, request):
     dtypes = tuple(selection.dtypes(request["dtype"])) if request.get("dtype") else ()
     if request.get("problem") and request.get("set"):
         raise UsageError("a problem and a set exclude each other")

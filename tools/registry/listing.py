@@ -15,8 +15,8 @@ from pathlib import Path
 SCHEMA = "ladder.listing/1"
 
 # {name in C++: word in problem lines and command lines}, in the order of tables.
-_CPP_DTYPES = {"f32": "fp32", "tf32": "tf32", "bf16": "bf16", "f16": "fp16"}
-DTYPES = tuple(_CPP_DTYPES.values())
+CPP_DTYPES = {"f32": "fp32", "tf32": "tf32", "bf16": "bf16", "f16": "fp16"}
+DTYPES = tuple(CPP_DTYPES.values())
 
 _NAME = re.compile(r"\w+")
 _FILE = re.compile(r"v(\d\d)_([a-z0-9_]+)\.cu")
@@ -200,7 +200,7 @@ def _layer(root, name):
 def _dtypes(text):
     found = _DTYPES.search(text)
     words = re.findall(r"Dtype::(\w+)", found[1]) if found else []
-    return tuple(sorted((_CPP_DTYPES[word] for word in words if word in _CPP_DTYPES), key=DTYPES.index))
+    return tuple(sorted((CPP_DTYPES[word] for word in words if word in CPP_DTYPES), key=DTYPES.index))
 
 
 def _arch(text):
