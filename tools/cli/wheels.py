@@ -55,7 +55,7 @@ CUDNN_FRONTEND = "nvidia-cudnn-frontend==1.32.0"
 
 def install(what, pins, folder, log):
     """Installs `pins` without their dependencies into PRIVATE/<folder>, all of them or none."""
-    fresh = PRIVATE / f"{folder}.new"
+    fresh = PRIVATE / f".{folder}.new"  # hidden from the pattern by which profiling/where.py finds tools
     shutil.rmtree(fresh, ignore_errors=True)
     run.logged(
         f"fetching {what}",

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli import build, paths, tools, wheels
+from cli import build, lock, paths, tools, wheels
 from cli.errors import Failure
 from profiling import where
 
@@ -143,12 +143,16 @@ def _without_padding(instructions):
 
 
 def fetched():
-    """Paths (cuobjdump, nvdisasm); fetches them on first use."""
-    found = where.find("cuobjdump"), where.find("nvdisasm")
-    if not all(found):
-        wheels.install("NVIDIA's disassembler (5 MB)", wheels.DISASSEMBLER, "disassembler", paths.SETUP_LOG)
-        found = where.find("cuobjdump"), where.find("nvdisasm")
-    return found
+    """Paths (cuobjdump, nvdisasm); fetches them on first use, in one thread and process at a time."""
+    if not all(_found()):
+        with lock.held(paths.PRIVATE / "disassembler.lock"):
+            if not all(_found()):
+                wheels.install("NVIDIA's disassembler (5 MB)", wheels.DISASSEMBLER, "disassembler", paths.SETUP_LOG)
+    return _found()
+
+
+def _found():
+    return where.find("cuobjdump"), where.find("nvdisasm")
 
 
 def cuobjdump(*arguments):
