@@ -31,6 +31,7 @@ _FILES = 64  # that a candidate may open
 _MORE_TASKS = 64 + 4 * (os.cpu_count() or 1)  # of a candidate: a launch of the emulator has a thread for each core
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "TMPDIR": "/tmp", "CUDA_CACHE_DISABLE": "1"}
 _KEPT = ("LADDER_WATCHDOG_SECONDS", "CUDA_VISIBLE_DEVICES")  # of the caller's environment
+_CCBIN = "-ccbin="
 _NOBODY = 65534  # user and group of a root caller's sandbox
 # A user namespace maps root to root, so root's sandbox has none: the uid is dropped inside, after the mounts are made.
 _NAMESPACES = "--unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try".split()
@@ -139,6 +140,8 @@ def _hand_over(read, write):
 def outside(words, tree):
     """The folders that a compiler's or a linker's command line names and no sandbox has by itself, but for the tree's own."""
     found = {Path(words[0]).resolve().parents[1]}
+    for compiler in [Path(word[len(_CCBIN) :]) for word in words if word.startswith(_CCBIN)]:  # nvcc's host compiler
+        found |= {compiler.parent, compiler.resolve().parents[1]}
     for word in words[1:]:
         place = Path(re.sub("^-[IL]", "", word))
         if place.is_absolute() and place.exists():

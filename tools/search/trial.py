@@ -83,7 +83,8 @@ def prepare(a_pass, preset, words=()):
     place.compiler = next(shlex.split(one["command"]) for one in commands if one["file"] == wanted) + list(words)
     done = tools.captured(tools.ninja(), "-C", place.folder, "-t", "commands", program)
     last = done.stdout.strip().splitlines()[-1]
-    place.linker = shlex.split(next(part for part in last.split(" && ") if f"-o {program}" in part))
+    words = shlex.split(next(part for part in last.split(" && ") if f"-o {program}" in part))
+    place.linker = [word for word in words if not word.startswith("-Wl,--dependency-file")]  # would be written into the build
     return place
 
 
