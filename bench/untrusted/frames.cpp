@@ -1,13 +1,13 @@
 #include "bench/untrusted/frames.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 
 #include "core/error.h"
 
@@ -39,25 +39,27 @@ void Channel::wait_for(int descriptor, short events) {
 
 void Channel::send(nlohmann::json head, const std::vector<float>& values) {
   head["bytes"] = values.size() * sizeof(float);
-  std::string all = head.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
-  all.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
-  std::size_t written = 0;
-  while (written < all.size()) {
+  const std::string line = head.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+  write_all(line.data(), line.size());
+  write_all(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+}
+
+void Channel::write_all(const char* bytes, std::size_t size) {
+  while (size > 0) {
     wait_for(out_, POLLOUT);
-    const ssize_t count = write(out_, all.data() + written, all.size() - written);
-    if (count > 0) written += static_cast<std::size_t>(count);
+    const ssize_t count = write(out_, bytes, size);
     if (count < 0 && errno != EAGAIN && errno != EINTR) throw Failure("it reads no more");
+    if (count <= 0) continue;
+    bytes += count;
+    size -= static_cast<std::size_t>(count);
   }
 }
 
-bool Channel::read_more() {
-  char buffer[1 << 16];
+std::size_t Channel::read_some(char* bytes, std::size_t size) {
   for (;;) {
     wait_for(in_, POLLIN);
-    const ssize_t count = read(in_, buffer, sizeof(buffer));
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    if (count > 0) read_.append(buffer, static_cast<std::size_t>(count));
-    return count > 0;
+    const ssize_t count = read(in_, bytes, size);
+    if (count >= 0 || (errno != EAGAIN && errno != EINTR)) return static_cast<std::size_t>(std::max<ssize_t>(count, 0));
   }
 }
 
@@ -65,7 +67,10 @@ std::optional<Frame> Channel::receive(std::size_t most_values) {
   std::size_t end = 0;
   while ((end = read_.find('\n')) == std::string::npos) {
     if (read_.size() > kMostHead) throw nonsense();
-    if (!read_more()) return {};
+    char buffer[1 << 12];
+    const std::size_t count = read_some(buffer, sizeof(buffer));
+    if (count == 0) return {};
+    read_.append(buffer, count);
   }
   Frame frame{.head = nlohmann::json::parse(read_.substr(0, end), nullptr, false), .values = {}};
   read_.erase(0, end + 1);
@@ -74,13 +79,22 @@ std::optional<Frame> Channel::receive(std::size_t most_values) {
   if (bytes == frame.head.end() || !bytes->is_number_unsigned()) throw nonsense();
   const auto count = bytes->get<std::size_t>();
   if (count % sizeof(float) != 0 || count / sizeof(float) > most_values) throw nonsense();
-  while (read_.size() < count) {
-    if (!read_more()) return {};
-  }
   frame.values.resize(count / sizeof(float));
-  if (count > 0) std::memcpy(frame.values.data(), read_.data(), count);
-  read_.erase(0, count);
+  char* const values = reinterpret_cast<char*>(frame.values.data());
+  std::size_t done = std::min(count, read_.size());
+  std::copy_n(read_.data(), done, values);
+  read_.erase(0, done);
+  while (done < count) {
+    const std::size_t more = read_some(values + done, count - done);
+    if (more == 0) return {};
+    done += more;
+  }
   return frame;
+}
+
+void keep_freed_memory() {
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, -1);
 }
 
 }  // namespace ladder

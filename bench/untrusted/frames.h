@@ -27,13 +27,18 @@ class Channel {
 
  private:
   void wait_for(int descriptor, short events);
-  bool read_more();
+  void write_all(const char* bytes, std::size_t size);
+  std::size_t read_some(char* bytes, std::size_t size);  // 0 at the end of the stream
 
   int in_;
   int out_;
   std::optional<double> seconds_left_;
   std::string read_;  // bytes read, not yet returned
 };
+
+// Keeps freed memory for the next array, for a process that makes arrays of a gigabyte again and again: the kernel then
+// zeroes no pages anew.
+void keep_freed_memory();
 
 struct Late : std::runtime_error {
   using std::runtime_error::runtime_error;

@@ -33,6 +33,7 @@ struct Options {
   std::string pass;
   std::vector<std::string> problems, sets, dtypes;
   std::vector<std::string> timed;
+  double most_values = 0;  // in all tensors of the timed problems together; 0: no limit
   bool with_baseline = false;
   int num_drawn = 0;  // problems to draw
   double seconds = 300;
@@ -54,6 +55,7 @@ struct Run {
   int num_checked = 0;
   std::string skipped;  // reason of the latest skipped problem
   json times = json::array();
+  json untimed = json::array();  // problems left out because of `most_values`
 };
 
 class Judge {
@@ -72,6 +74,7 @@ class Judge {
           add_cases(listed, named.problem.text, named.problem.names_dtype);
       }
       for (const std::string& line : options_.timed) add_cases(timed, line, true);
+      if (options_.most_values > 0) leave_out_large(timed);
       const int num_drawn = dtypes_.empty() ? 0 : options_.num_drawn;
       run_.num_problems = static_cast<int>(listed.size() + timed.size()) + num_drawn;
       for (const Case& c : listed) {
@@ -130,8 +133,26 @@ class Judge {
     for (const Dtype dtype : dtypes_) cases.push_back(c.with_dtype(dtype));
   }
 
+  // Keep the timed problems, in their order, that have together no more than `most_values`; the smallest at least. Each
+  // costs some 20 copies of its tensors between the processes.
+  void leave_out_large(std::vector<Case>& timed) {
+    const auto values = [](const Case& c) {
+      double sum = 0;
+      for (const TensorSpec& spec : c.tensors) sum += static_cast<double>(spec.elements());
+      return sum;
+    };
+    double left = options_.most_values;
+    if (!timed.empty()) left = std::max(left, values(*std::ranges::min_element(timed, {}, values)));
+    std::erase_if(timed, [&](const Case& c) {
+      const bool fits = values(c) <= left;
+      if (fits) left -= values(c);
+      if (!fits) run_.untimed.push_back(c.text);
+      return !fits;
+    });
+  }
+
   // Check problems that nobody knew before. Enlarge every third of them, each in another size, until a check takes a second
-  // or so.
+  // or so, or a quarter of one on a GPU.
   void check_drawn(int num_drawn) {
     constexpr int kBases = 8;
     std::mt19937_64 random(options_.seed);
@@ -154,7 +175,7 @@ class Judge {
 
   // Returns true if the candidate passed quickly. A null answer may fit a problem by chance: it does not count then.
   bool check_one_drawn(const Case& c) {
-    constexpr std::chrono::seconds kQuick(1);
+    static const std::chrono::milliseconds kQuick(backend::kind() == backend::Kind::gpu ? 250 : 1000);
     const auto began = std::chrono::steady_clock::now();
     (void)check_case(c);
     if (run_.status == Status::untrusted) {
@@ -273,6 +294,7 @@ Options parse(int argc, char** argv) {
   app.add_option("--problem", options.problems);
   app.add_option("--set", options.sets);
   app.add_option("--time", options.timed, "problems");
+  app.add_option("--most-values", options.most_values, "in all tensors of those problems");
   app.add_flag("--baseline", options.with_baseline, "beside those");
   app.add_option("--draw", options.num_drawn, "problems of the judge's own");
   app.add_option("--dtype", options.dtypes);
@@ -295,6 +317,7 @@ Options parse(int argc, char** argv) {
 
 int run(int argc, char** argv) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // end with the parent process
+  keep_freed_memory();
   const Options options = parse(argc, argv);
   const auto slash = options.pass.find('/');
   const Pass& pass = find_pass(options.pass.substr(0, slash), options.pass.substr(slash + 1));
@@ -307,7 +330,8 @@ int run(int argc, char** argv) {
                   {"device", backend::unavailable() ? "none" : backend::device().slug},
                   {"checked", run.num_checked},
                   {"problems", run.num_problems},
-                  {"times", run.times}});
+                  {"times", run.times},
+                  {"untimed", run.untimed}});
   std::cout << verdict.dump(-1, ' ', false, json::error_handler_t::replace) << std::endl;
   return 0;
 }

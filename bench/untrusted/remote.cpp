@@ -19,6 +19,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMostWords = 400;
+constexpr int kPipeBytes = 1 << 20;
 
 // Text on how the candidate's process ended. A shell and bubblewrap exit with 128 + the signal that ended their child.
 std::string ending(int status) {
@@ -92,6 +93,7 @@ Remote::Remote(std::vector<std::string> command, double seconds)
   int to[2];
   int from[2];
   if (!errors_ || pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) throw Failure("no pipes for a candidate");
+  for (const int pipe : {to[0], from[0]}) fcntl(pipe, F_SETPIPE_SZ, kPipeBytes);  // may fail: it is for speed alone
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ < 0) throw Failure("no process for a candidate");

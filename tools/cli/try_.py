@@ -15,6 +15,7 @@ from .options import Parser, at_least, between
 _MOST_SECONDS = 1e6
 _MOST_GIB = 1 << 20
 _MOST_IDEA = 500  # characters
+_MOST_VALUES = 1 << 26  # in the tensors of the problems that are timed where none is named
 _MOST_READ = 1 << 26  # characters of a candidate's file
 _EXAMPLES = """\
 examples:
@@ -206,7 +207,8 @@ def asked_of(layer, request):
     known = tuple(name for name in trial.Asked.sets if name in layer.sets)
     tables = listing.sets_of_tables(paths.ROOT, layer.name)
     timed = [line for cases in tables.values() for line in cases.values()]
-    return trial.Asked(", ".join(tables or known), sets=known, dtypes=dtypes, timed=tuple(dict.fromkeys(timed)))
+    timed = tuple(dict.fromkeys(timed))
+    return trial.Asked(", ".join(tables or known), sets=known, dtypes=dtypes, timed=timed, most_values=_MOST_VALUES)
 
 
 def _readable(verdict, trust):
@@ -221,6 +223,8 @@ def _readable(verdict, trust):
         beside = f"; {one['baseline_us']:.2f} us {one['baseline']}" if one["baseline_us"] else ""
         timed = f"{one['cold_us']:.2f} us cold, {one['us']:.2f} us warm" if one["us"] else "not for it"
         what.append(f"  {one['problem']}: {timed}{beside}")
+    if verdict.get("untimed"):
+        what.append(f"  not timed, as they are large (--problem times one): {'; '.join(verdict['untimed'])}")
     if "checked" in verdict:
         what.append(f"  checked {verdict['checked']} of {verdict['problems']} problems, {verdict['wall_s']:.1f} s")
     return "\n".join(what)

@@ -44,6 +44,7 @@ class Asked:
     sets: tuple = ("ci", "edge")
     dtypes: tuple = ()
     timed: tuple = ()  # problem lines to time, on a GPU only
+    most_values: int = 0  # in all tensors of the timed problems together, beyond which some are left out; 0: no limit
 
 
 @dataclass
@@ -178,6 +179,7 @@ def _judged(place, asked, scratch, limits, progress):
     ):
         words += [word for value in values for word in (f"--{option}", value)]
     words += [] if asked.problems else ["--draw", _DRAWN]
+    words += ["--most-values", asked.most_values] if asked.most_values else []
     words += [] if asked in place.with_baselines else ["--baseline"]
     with sandbox.started(
         [*words, "--", *child],
