@@ -106,6 +106,17 @@ def test_the_compiler_sees_no_program_and_no_source(place, file, monkeypatch):
     assert reason.endswith(".s: Assembler messages:")  # of a file that is not there
 
 
+@pytest.mark.parametrize(
+    ("most", "left_out"), [(20000, ["n64 c300 fp32"]), (10, ["n32 c256 fp32", "n64 c300 fp32"]), (10**6, [])]
+)
+def test_large_problems_are_not_timed(place, tmp_path, most, left_out):
+    assert trial._compiled(place, source(), tmp_path, trial.Limits()) == ""
+    words = [place.folder / "judge_silu", "--pass", PASS, "--most-values", most, "--dtype", "fp32"]
+    words += [word for line in ("n32 c256 fp32", "n64 c300 fp32", "n5 c12 fp32") for word in ("--time", line)]
+    done = tools.captured(*map(str, words), "--", str(tmp_path / "program"), PASS)
+    assert json.loads(done.stdout.splitlines()[-1])["untimed"] == left_out
+
+
 def test_another_version_is_no_header(place):
     version = there().find(PASS).versions[0].file.relative_to(ROOT)
     assert f"{version.name}: No such file" in tried(place, f'#include "{version}"\n')["reason"]
