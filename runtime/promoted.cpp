@@ -9,6 +9,7 @@
 #include <cmath>
 #include <fstream>
 #include <optional>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -133,6 +134,26 @@ int words_in_common(std::string_view a, std::string_view b) {
   return common;
 }
 
+std::filesystem::path table_file(std::string_view device) {
+  return std::filesystem::path(data_dir()) / "runtime" / "promoted" / fmt::format("{}.txt", device);
+}
+
+// Returns the devices whose tables serve `slug`, the first that has a problem deciding: its own, if there is one, that of
+// kOtherwise, and for a GPU all others by name.
+std::vector<std::string> tables_for(std::string_view slug) {
+  std::vector<std::string> others;
+  if (slug != "emulator" && std::filesystem::exists(table_file(kOtherwise).parent_path())) {
+    for (const auto& entry : std::filesystem::directory_iterator(table_file(kOtherwise).parent_path())) {
+      const std::string device = entry.path().stem();
+      if (entry.path().extension() == ".txt" && device != slug && device != kOtherwise) others.push_back(device);
+    }
+  }
+  std::ranges::sort(others);
+  if (slug != kOtherwise) others.insert(others.begin(), kOtherwise);
+  if (slug == kOtherwise || std::filesystem::exists(table_file(slug))) others.insert(others.begin(), std::string(slug));
+  return others;
+}
+
 }  // namespace
 
 Promotions Promotions::load(const std::filesystem::path& file) {
@@ -165,23 +186,27 @@ Promotions Promotions::load(const std::filesystem::path& file) {
 }
 
 Promotions Promotions::for_device(std::string_view slug) {
-  const std::filesystem::path folder = std::filesystem::path(data_dir()) / "runtime" / "promoted";
-  const std::filesystem::path device_file = folder / fmt::format("{}.txt", slug);
-  Promotions others = load(folder / fmt::format("{}.txt", kOtherwise));
-  if (slug == kOtherwise) return others;
-  if (!std::filesystem::exists(device_file)) {
-    others.note_ = fmt::format("no table for '{}': taking that of {}", slug, kOtherwise);
-    return others;
+  const std::vector<std::string> tables = tables_for(slug);
+  Promotions made = load(table_file(tables.front()));
+  const std::size_t num_lines = made.lines_.size();
+  std::vector<std::string> others;
+  for (const std::string& table : std::span(tables).subspan(1)) {
+    const std::size_t before = made.lines_.size();
+    for (Line& line : load(table_file(table)).lines_) {
+      const auto same = [&](const Line& known) {
+        return known.problem.pass == line.problem.pass && known.problem.text == line.problem.text;
+      };
+      if (std::ranges::none_of(made.lines_, same)) made.lines_.push_back(std::move(line));
+    }
+    if (made.lines_.size() > before) others.push_back(table);
   }
-  Promotions made = load(device_file);
-  const std::size_t count = made.lines_.size();
-  for (Line& line : others.lines_) {
-    const auto same = [&](const Line& known) {
-      return known.problem.pass == line.problem.pass && known.problem.text == line.problem.text;
-    };
-    if (std::none_of(made.lines_.begin(), made.lines_.begin() + count, same)) made.lines_.push_back(std::move(line));
+  const bool is_own = tables.front() == slug;
+  if (!is_own) others.insert(others.begin(), tables.front());
+  const std::string of_others = fmt::format("{} of {}", others.size() > 1 ? "those" : "that", fmt::join(others, ", "));
+  if (!is_own) made.note_ = fmt::format("no table for '{}': taking {}", slug, of_others);
+  if (is_own && !others.empty()) {
+    made.note_ = fmt::format("{} problems of the table of '{}', others of {}", num_lines, slug, of_others);
   }
-  made.note_ = fmt::format("{} problems of the table of '{}', others of that of {}", count, slug, kOtherwise);
   return made;
 }
 

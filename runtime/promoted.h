@@ -38,7 +38,8 @@ class Promotions {
   // are skipped in a program that has none of its versions.
   static Promotions load(const std::filesystem::path& file);
 
-  // Load runtime/promoted/<slug>.txt of data_dir(). Problems that this table lacks come from that of h200, with a note.
+  // Load runtime/promoted/<slug>.txt of data_dir(). Problems that this table lacks come from that of h200 and, on a GPU,
+  // then from those of other devices, with a note.
   static Promotions for_device(std::string_view slug);
 
   // Use a version for a whole pass: "conv3x3/fprop=v07", or several with commas between; v07_wmma_double_buffer and 7

@@ -256,6 +256,13 @@ TEST_F(Promoted, WhatADeviceHasNoLineOfIsOfH200) {
   const Promotions others = Promotions::for_device("toycard");
   std::ofstream(folder_ / "runtime" / "promoted" / "toycard.txt") << line("n32 h8 w8 c64 k64 bf16", "v01_naive");
   const Promotions toycard = Promotions::for_device("toycard");
+  const Promotions h200 = Promotions::for_device("h200");
+  const Promotions emulator = Promotions::for_device("emulator");
+  std::ofstream(folder_ / "runtime" / "promoted" / "acard.txt")
+      << line("n32 h8 w8 c64 k64 bf16", "v01_naive") << line("n32 h8 w8 c64 k32 bf16", "v01_naive");
+  const Promotions of_three = Promotions::for_device("toycard");
+  const Promotions of_other = Promotions::for_device("h200");
+  const Promotions of_two = Promotions::for_device("newcard");
   if (before) {
     setenv("LADDER_SOURCE_DIR", kept.c_str(), 1);
   } else {
@@ -267,6 +274,13 @@ TEST_F(Promoted, WhatADeviceHasNoLineOfIsOfH200) {
   EXPECT_EQ(toycard.note(), "1 problems of the table of 'toycard', others of that of h200");
   EXPECT_EQ(chosen(toycard, "n32 h8 w8 c64 k64 bf16"), "v01_naive, recorded");
   EXPECT_EQ(chosen(toycard, "n32 h8 w8 c128 k64 bf16"), "v02_tile, recorded");
+  EXPECT_EQ(h200.note(), "");
+  EXPECT_EQ(emulator.note(), "no table for 'emulator': taking that of h200");
+  EXPECT_EQ(of_three.note(), "1 problems of the table of 'toycard', others of those of h200, acard");
+  EXPECT_EQ(chosen(of_three, "n32 h8 w8 c64 k32 bf16"), "v01_naive, recorded");
+  EXPECT_EQ(of_other.note(), "2 problems of the table of 'h200', others of that of acard");
+  EXPECT_EQ(chosen(of_other, "n32 h8 w8 c64 k64 bf16"), "v02_tile, recorded");
+  EXPECT_EQ(of_two.note(), "no table for 'newcard': taking those of h200, acard");
 }
 
 // Every version of the tree's tables supports the problem that it is promoted for.
