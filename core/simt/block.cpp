@@ -235,6 +235,11 @@ void Block::pause() {
   }
 }
 
+void Block::sleep(Where where) {
+  if (schedule_ == Schedule::random || schedule_ == Schedule::late) return cluster_.leave(running());
+  wait_for(cluster_.add_sleeper(), "__nanosleep", where);
+}
+
 void Block::wake(const void* event) {
   for (int w = 0; w < num_warps_; ++w) {
     Warp& warp = warps_[w];

@@ -59,6 +59,8 @@ class Block {
   void wake(const void* event);
   // Called by an arrival of the running thread, which waits for nothing: under random and late others may run first.
   void pause();
+  // Let other threads run first: any under random and late, and under the rest all that can.
+  void sleep(Where where);
   int thread() const;  // the running thread's linear index
   const Options& options() const { return cluster_.kernel().options; }
   Random& random() { return random_; }

@@ -118,7 +118,14 @@ Fiber* BlockCluster::pick() {
   }
   Block* const block = size_ == 1 ? blocks_[0].get() : pick_block();
   if (block && block->can_run()) return block->pick();
-  return end_grid_dependency() ? pick() : nullptr;
+  return end_grid_dependency() || wake_sleepers() ? pick() : nullptr;
+}
+
+bool BlockCluster::wake_sleepers() {
+  if (!any_asleep_) return false;
+  any_asleep_ = false;
+  for (int r = 0; r < size_; ++r) blocks_[r]->wake(&any_asleep_);
+  return true;
 }
 
 // --- Switching
@@ -173,6 +180,7 @@ void BlockCluster::run(const Kernel& kernel, uint3 cluster_idx, bool watched) {
   overdue_ = 0;
   watched_ = watched;
   dependency_over_ = false;
+  any_asleep_ = false;
   size_ = static_cast<int>(shape.x * shape.y * shape.z);
   barrier_ = {};
   grid_barriers_.clear();

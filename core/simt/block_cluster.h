@@ -85,6 +85,11 @@ class BlockCluster {
   void pass_grid_dependency(const char* what, Where where);
   // Returns true if the thread must not touch device memory yet.
   bool closed_to(const Fiber& fiber) const { return watched_ && !fiber.waited; }
+  // Count the running thread among those that sleep until no other can run. Returns the event that it is to wait for.
+  const void* add_sleeper() {
+    any_asleep_ = true;
+    return &any_asleep_;
+  }
   // Open device memory for the emulator's own accesses, until the next switch.
   void open_memory() { set_memory_open(true); }
 
@@ -121,6 +126,7 @@ class BlockCluster {
   void fail_overdue();
   bool end_grid_dependency();  // true if it lets threads go on
   void set_memory_open(bool open);
+  bool wake_sleepers();  // true if there are any
 
   const Kernel* kernel_ = nullptr;
   std::vector<std::unique_ptr<Block>> blocks_;  // the first size_ blocks are the cluster
@@ -136,6 +142,7 @@ class BlockCluster {
   bool watched_ = false;
   bool dependency_over_ = false;
   bool memory_open_ = true;
+  bool any_asleep_ = false;
 
   Side scheduler_;
   std::uint64_t num_switches_ = 0;

@@ -99,6 +99,18 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
   }
   return result;
 }
+// The dot product of four bytes of a and b, plus c, modulo 2^32.
+inline int __dp4a(char4 a, char4 b, int c) {
+  return static_cast<int>(static_cast<unsigned>(a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w) +
+                          static_cast<unsigned>(c));
+}
+inline unsigned __dp4a(uchar4 a, uchar4 b, unsigned c) {
+  return static_cast<unsigned>(a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w) + c;
+}
+inline int __dp4a(int a, int b, int c) { return __dp4a(std::bit_cast<char4>(a), std::bit_cast<char4>(b), c); }
+inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
+  return __dp4a(std::bit_cast<uchar4>(a), std::bit_cast<uchar4>(b), c);
+}
 inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
@@ -155,6 +167,8 @@ namespace ladder::simt::detail {
 
 template <class T>
 concept Float16 = std::same_as<T, __half> || std::same_as<T, __nv_bfloat16>;
+template <class T>
+concept Float16x2 = std::same_as<T, __half2> || std::same_as<T, __nv_bfloat162>;
 
 template <Float16 T>
 float to_float(T x) {
@@ -203,26 +217,54 @@ inline __nv_bfloat162 __hfma2(__nv_bfloat162 a, __nv_bfloat162 b, __nv_bfloat162
 }
 
 template <ladder::simt::detail::Float16 T>
-T hexp(T x) {
-  return ladder::simt::detail::from_float<T>(std::exp(ladder::simt::detail::to_float(x)));
+T __hfma_sat(T a, T b, T c) {
+  return ladder::simt::detail::from_float<T>(__saturatef(ladder::simt::detail::to_float(__hfma(a, b, c))));
 }
 template <ladder::simt::detail::Float16 T>
-T hlog(T x) {
-  return ladder::simt::detail::from_float<T>(std::log(ladder::simt::detail::to_float(x)));
+T __hfma_relu(T a, T b, T c) {
+  const float x = ladder::simt::detail::to_float(__hfma(a, b, c));
+  return ladder::simt::detail::from_float<T>(x < 0.0f ? 0.0f : x);  // NaN stays
 }
-template <ladder::simt::detail::Float16 T>
-T hsqrt(T x) {
-  return ladder::simt::detail::from_float<T>(std::sqrt(ladder::simt::detail::to_float(x)));
+template <ladder::simt::detail::Float16x2 T>
+T __hfma2_sat(T a, T b, T c) {
+  return {__hfma_sat(a.x, b.x, c.x), __hfma_sat(a.y, b.y, c.y)};
 }
-template <ladder::simt::detail::Float16 T>
-T hrsqrt(T x) {
-  return ladder::simt::detail::from_float<T>(rsqrtf(ladder::simt::detail::to_float(x)));
+template <ladder::simt::detail::Float16x2 T>
+T __hfma2_relu(T a, T b, T c) {
+  return {__hfma_relu(a.x, b.x, c.x), __hfma_relu(a.y, b.y, c.y)};
 }
-template <ladder::simt::detail::Float16 T>
-T hrcp(T x) {
-  return ladder::simt::detail::from_float<T>(1.0f / ladder::simt::detail::to_float(x));
+// a * b + c of complex numbers x + iy.
+template <ladder::simt::detail::Float16x2 T>
+T __hcmadd(T a, T b, T c) {
+  return {__hfma(__hneg(a.y), b.y, __hfma(a.x, b.x, c.x)), __hfma(a.y, b.x, __hfma(a.x, b.y, c.y))};
 }
-template <ladder::simt::detail::Float16 T>
-T htanh(T x) {
-  return ladder::simt::detail::from_float<T>(std::tanh(ladder::simt::detail::to_float(x)));
-}
+
+// A function of one 16-bit number, h<name>(), and of two, h2<name>(), by its value in fp32 at x.
+#define LADDER_FLOAT16_FUNCTION(name, value)                  \
+  template <ladder::simt::detail::Float16 T>                  \
+  T h##name(T argument) {                                     \
+    const float x = ladder::simt::detail::to_float(argument); \
+    return ladder::simt::detail::from_float<T>(value);        \
+  }                                                           \
+  template <ladder::simt::detail::Float16x2 T>                \
+  T h2##name(T argument) {                                    \
+    return {h##name(argument.x), h##name(argument.y)};        \
+  }
+LADDER_FLOAT16_FUNCTION(exp, std::exp(x))
+LADDER_FLOAT16_FUNCTION(exp2, std::exp2(x))
+LADDER_FLOAT16_FUNCTION(exp10, std::pow(10.0f, x))
+LADDER_FLOAT16_FUNCTION(log, std::log(x))
+LADDER_FLOAT16_FUNCTION(log2, std::log2(x))
+LADDER_FLOAT16_FUNCTION(log10, std::log10(x))
+LADDER_FLOAT16_FUNCTION(sqrt, std::sqrt(x))
+LADDER_FLOAT16_FUNCTION(rsqrt, rsqrtf(x))
+LADDER_FLOAT16_FUNCTION(rcp, 1.0f / x)
+LADDER_FLOAT16_FUNCTION(sin, std::sin(x))
+LADDER_FLOAT16_FUNCTION(cos, std::cos(x))
+LADDER_FLOAT16_FUNCTION(tanh, std::tanh(x))
+LADDER_FLOAT16_FUNCTION(tanh_approx, std::tanh(x))
+LADDER_FLOAT16_FUNCTION(floor, std::floor(x))
+LADDER_FLOAT16_FUNCTION(ceil, std::ceil(x))
+LADDER_FLOAT16_FUNCTION(trunc, std::trunc(x))
+LADDER_FLOAT16_FUNCTION(rint, std::nearbyint(x))
+#undef LADDER_FLOAT16_FUNCTION

@@ -40,9 +40,11 @@ constinit thread_local Checker* active = nullptr;
 
 // The OS thread's checker, if this launch is checked.
 Checker* this_launch() {
-  static const char* const said = std::getenv("LADDER_ORDER");
-  if (said != nullptr && std::string_view(said) == "off") return nullptr;
+  const char* const variable = std::getenv("LADDER_ORDER");
+  const std::string_view said = variable == nullptr ? "" : variable;
+  if (said == "off") return nullptr;
   thread_local const auto checker = std::make_unique<Checker>();
+  checker->cells.begin_launch(/*reports_unset=*/said == "unset");
   return checker.get();
 }
 
@@ -105,6 +107,10 @@ const char* missing_edge(const Access& earlier, const Access& access) {
 [[noreturn]] void race(const Access& earlier, const Access& access, std::uintptr_t address) {
   const auto* const bytes = reinterpret_cast<const void*>(address);  // NOLINT(performance-no-int-to-ptr)
   const std::string shared = active->cluster->describe_shared(bytes);
+  if (earlier.cluster == 0) {
+    end_thread(
+        fmt::format("{}: nobody wrote this shared memory: {} of {}", place_of(access), describe(access), shared));
+  }
   end_thread(fmt::format("{}: a race: {} of {}; {}: {}; {}", place_of(access), describe(access),
                          shared.empty() ? describe_memory(bytes) : shared, place_of(earlier), describe(earlier),
                          missing_edge(earlier, access)));
@@ -153,7 +159,6 @@ void begin_launch(const Launch& launch) {
   active = this_launch();
   if (active == nullptr) return;
   const auto count = [](dim3 d) { return d.x * d.y * d.z; };
-  active->cells.begin_launch();
   if (active->clocks.begin_launch(count(launch.cluster), count(launch.block))) return;
   active = nullptr;
   static std::atomic<bool> said{false};

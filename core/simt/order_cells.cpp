@@ -19,7 +19,8 @@ std::size_t cells_in(std::size_t bytes) { return (bytes + Cells::kCellBytes - 1)
 
 // --- Regions
 
-void Cells::begin_launch() {
+void Cells::begin_launch(bool reports_unset) {
+  reports_unset_ = reports_unset;
   std::fill(std::begin(recent_), std::end(recent_), Region{});
   constexpr std::size_t kMaxCells = std::size_t{1} << 26;
   if (num_buffer_cells_ < kMaxCells) return;
@@ -83,7 +84,11 @@ const Access* Cells::note(std::uintptr_t address, std::size_t bytes, unsigned th
     const auto first = static_cast<unsigned>(at % kCellBytes);
     const auto count = static_cast<unsigned>(std::min<std::uintptr_t>(end - at, kCellBytes - first));
     access.mask = static_cast<std::uint8_t>((kWholeCell >> (kCellBytes - count)) << first);
-    const Access* const earlier = touch(region->cells[at / kCellBytes], thread, access, region->is_shared);
+    Cell& cell = region->cells[at / kCellBytes];
+    const Access* earlier = touch(cell, thread, access, region->is_shared);
+    if (reports_unset_ && earlier == nullptr && region->is_shared && unset(cell, access, at - first + region->begin)) {
+      earlier = &kUnset;
+    }
     if (earlier != nullptr) [[unlikely]] {
       raced = region->begin + at;
       return earlier;
@@ -91,6 +96,25 @@ const Access* Cells::note(std::uintptr_t address, std::size_t bytes, unsigned th
     at += count;
   }
   return nullptr;
+}
+
+// Returns true for a read of a cell of shared memory at `address` if some of its bytes were not written in this cluster and
+// hold what they hold when a block begins. A cell that is written byte by byte may have forgotten a write.
+bool Cells::unset(const Cell& cell, const Access& access, std::uintptr_t address) const {
+  if (access.flags & kWrites) return false;
+  unsigned unwritten = access.mask;
+  for (const Access& write : cell.writes) {
+    if (write.cluster == clocks_.cluster()) unwritten &= ~unsigned{write.mask};
+  }
+  if (unwritten == 0) [[likely]]
+    return false;
+  constexpr unsigned char kPoison = 0xff;
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(address);  // NOLINT(performance-no-int-to-ptr)
+  const bool forgets = cell.writes[0].cluster == clocks_.cluster() && cell.writes[1].cluster == clocks_.cluster();
+  for (unsigned i = 0; i < kCellBytes; ++i) {
+    if ((unwritten >> i & 1) != 0 && bytes[i] != kPoison) return false;
+  }
+  return !forgets;
 }
 
 // Returns true if the cell has this very access already, with none in between.

@@ -33,11 +33,12 @@ class Cells {
 
   explicit Cells(const Clocks& clocks) : clocks_(clocks) {}
 
-  void begin_launch();
+  void begin_launch(bool reports_unset);
   void begin_cluster(const BlockCluster& cluster);
 
   // Note an access that `thread` made or issued. Returns the earlier access that nothing orders before it, whose bytes
-  // begin at `raced`; null if there is none. Accesses outside of shared and device memory do not count.
+  // begin at `raced`; null if there is none; with `reports_unset`, an Access of cluster 0 for a read of shared memory that
+  // nobody wrote. Accesses outside of shared and device memory do not count.
   const Access* note(std::uintptr_t address, std::size_t bytes, unsigned thread, Access access, std::uintptr_t& raced);
 
  private:
@@ -64,6 +65,7 @@ class Cells {
   bool noted(const Cell& cell, const Access& access, bool has_table, std::uint32_t first) const;
   const Access* touch(Cell& cell, unsigned thread, const Access& access, bool is_shared);
   void note_read(Cell& cell, unsigned thread, const Access& access, bool is_shared, std::uint32_t first);
+  bool unset(const Cell& cell, const Access& access, std::uintptr_t address) const;
   const Access* check_table(Cell& cell, unsigned thread, const Access& access);
 
   const Clocks& clocks_;
@@ -75,6 +77,8 @@ class Cells {
   Region recent_[kRecent] = {};  // buffers, and pages without one, by address
   std::vector<Reader*> tables_;
   std::uint32_t num_tables_ = 0;
+  static constexpr Access kUnset{};
+  bool reports_unset_ = false;
   Access raced_;  // an entry of a table, for a report
 };
 

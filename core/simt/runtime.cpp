@@ -34,6 +34,8 @@ int join_block(Reduction reduction, int predicate, Where where) {
   return active("__syncthreads", where).join_block(reduction, predicate, where);
 }
 
+void sleep(Where where) { active("__nanosleep", where).sleep(where); }
+
 unsigned active_mask() { return active("__activemask", {}).active_mask(); }
 
 void* shared_variable(const char* const* key, std::size_t bytes, std::size_t alignment) {

@@ -73,6 +73,9 @@ enum class Reduction : std::uint8_t { none, count, all, any };
 // __syncthreads and its reducing forms.
 int join_block(Reduction reduction, int predicate, Where where);
 
+// __nanosleep.
+void sleep(Where where);
+
 // Lanes of the calling thread's warp that have not ended.
 unsigned active_mask();
 

@@ -39,3 +39,8 @@ inline unsigned __activemask() { return ladder::simt::detail::active_mask(); }
 [[noreturn]] inline void __trap(ladder::simt::Where where = ladder::simt::Where::here()) {
   ladder::simt::detail::fault("__trap", where);
 }
+
+// Other threads run first, for no stated time: a loop that polls memory may sleep in its body.
+inline void __nanosleep(unsigned, ladder::simt::Where where = ladder::simt::Where::here()) {
+  ladder::simt::detail::sleep(where);
+}

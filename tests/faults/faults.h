@@ -16,7 +16,7 @@ struct Detectors {
   bool value = false;   // a wrong result under at least one schedule
   bool report = false;  // the emulator's Fault, under every schedule
   bool asan = false;
-  bool order = false;     // a race, in a build that checks the order of accesses, under every schedule
+  bool order = false;     // a race or an unset read, in a build that checks the order of accesses, under every schedule
   const char* says = "";  // words that the report must contain
   bool slow = false;      // run under one schedule only
 };

@@ -33,4 +33,9 @@ bool run(bool broken) {
 }  // namespace
 }  // namespace ladder::faults
 
-LADDER_FAULT("uninitialised_smem", "reads shared memory that nobody wrote", ({.value = true}), ladder::faults::run);
+LADDER_FAULT("uninitialised_smem", "reads shared memory that nobody wrote",
+             ({.value = true,
+               .order = true,
+               .says = "nobody wrote this shared memory: a read by thread (0,0,0) of block "
+                       "(0,0,0) of shared array tile + 200 bytes (it has 256)"}),
+             ladder::faults::run);

@@ -36,7 +36,7 @@ def test_the_page_has_its_rows_and_a_replacement_for_each():
     table = dict(constructs.table())
     assert len(table) > 100
     assert table["__shared__"] == "use LADDER_SHARED(type, name, extents) (core/device.h)"
-    assert table["__nanosleep("] == "leave it out"
+    assert table["__brkpt("] == "leave it out"
     assert all(table.values())
 
 
@@ -95,9 +95,21 @@ def test_branches_after_an_elif():
 
 
 def test_names_that_the_source_defines_do_not_count():
-    assert found("__device__ unsigned __dp4a(int a, int b, int c);\nint x = __dp4a(1, 2, 3);\n") == []
-    assert found("#define __nanosleep(t)\nvoid f() { __nanosleep(5); }\n") == []
-    assert found("static float f() { return 0; }\nint x = __dp4a(1, 2, 3);\n") == [(2, "__dp4a")]
+    assert found("__device__ unsigned __vadd4(int a, int b);\nint x = __vadd4(1, 2);\n") == []
+    assert found("#define __brkpt()\nvoid f() { __brkpt(); }\n") == []
+    assert found("static float f() { return 0; }\nint x = __vadd4(1, 2);\n") == [(2, "__vadd4")]
+
+
+def test_what_the_emulator_has_is_not_found():
+    calls = [
+        "__nanosleep(20)",
+        "__dp4a(1, 2, 3)",
+        "h2exp(x)",
+        "htanh_approx(x)",
+        "__hfma2_relu(a, b, c)",
+        "__builtin_assume(n > 0)",
+    ]
+    assert found(";\n".join(calls)) == []
 
 
 def test_no_version_has_any():

@@ -124,16 +124,17 @@ TEST(Collective, reductions_are_of_the_lanes_named) {
 }
 
 __global__ void asserts_kernel(const int* in) { assert(in[threadIdx.x] >= 0); }
+__global__ void assumes_kernel(const int* in) { __builtin_assume(in[threadIdx.x] >= 0); }
 
 TEST(Assert, names_its_condition_and_line) {
-  std::vector<int> in(32, 1);
-  launch(asserts_kernel, {1, 32}, nullptr, static_cast<const int*>(in.data()));
-  in[7] = -1;
-  const std::string report = fault_of([&] {
-    launch(asserts_kernel, {1, 32}, nullptr, static_cast<const int*>(in.data()));
-  });
-  EXPECT_NE(report.find("tests/simt/collectives.cpp:"), std::string::npos) << report;
-  EXPECT_NE(report.find("thread (7,0,0)"), std::string::npos) << report;
+  for (const auto kernel : {asserts_kernel, assumes_kernel}) {
+    std::vector<int> in(32, 1);
+    launch(kernel, {1, 32}, nullptr, static_cast<const int*>(in.data()));
+    in[7] = -1;
+    const std::string report = fault_of([&] { launch(kernel, {1, 32}, nullptr, in.data()); });
+    EXPECT_NE(report.find("tests/simt/collectives.cpp:"), std::string::npos) << report;
+    EXPECT_NE(report.find("thread (7,0,0)"), std::string::npos) << report;
+  }
 }
 
 __global__ void votes_kernel(unsigned* out) {

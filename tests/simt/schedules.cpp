@@ -142,6 +142,29 @@ TEST(Launch, every_index_of_a_3d_grid_runs_once) {
 
 __global__ void nothing_kernel() {}
 
+// Thread 0 and the last thread pass a number back and forth, and sleep until it is theirs.
+__global__ void sleeping_kernel(int turns, int* number) {
+  const unsigned last = gridDim.x * blockDim.x - 1;
+  const unsigned thread = blockIdx.x * blockDim.x + threadIdx.x;
+  if (thread != 0 && thread != last) return;
+  const int parity = thread == last;
+  for (int turn = 0; turn < turns; ++turn) {
+    while (atomicAdd(number, 0) % 2 != parity) __nanosleep(100);
+    atomicAdd(number, 1);
+  }
+}
+
+TEST(Schedule, a_thread_that_sleeps_lets_others_run) {
+  for (const std::string& schedule : schedules(2)) {
+    const Scoped scoped(schedule);
+    int number = 0;
+    launch(sleeping_kernel, {1, 96}, nullptr, 5, &number);
+    EXPECT_EQ(number, 10) << schedule;
+    launch(sleeping_kernel, {.grid = 2, .block = 32, .cooperative = true}, nullptr, 5, &number);
+    EXPECT_EQ(number, 20) << schedule;
+  }
+}
+
 TEST(Launch, impossible_shapes_are_refused) {
   EXPECT_THROW(launch(nothing_kernel, {1, 1025}, nullptr), Fault);
   EXPECT_THROW(launch(nothing_kernel, {1, dim3(1, 1, 65)}, nullptr), Fault);
