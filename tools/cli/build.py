@@ -29,6 +29,11 @@ def folder(preset):
     return BUILD / preset
 
 
+def lock_file(preset):
+    """Locked by whoever builds."""
+    return BUILD / f".{preset}.lock"
+
+
 def program(preset, name, part=None):
     """Path of the executable `name` that build() makes, of the whole program or of its `part`."""
     return folder(preset) / (part.target if part else name)
@@ -73,14 +78,14 @@ def configure(preset):
 def _configured(preset, options):
     if setup.ensure(preset):
         forget(preset)
-    with lock.held(BUILD / f".{preset}.lock"):
+    with lock.held(lock_file(preset)):
         _configure(preset, [*_own_architecture(preset), *options])
         yield
 
 
 def compiled(preset, objects):
     """Builds these object files alone, fetching no tools. Returns (success, compiler output)."""
-    with lock.held(BUILD / f".{preset}.lock"):
+    with lock.held(lock_file(preset)):
         _configure(preset, _own_architecture(preset))
         done = tools.captured(tools.ninja(), "-C", folder(preset), *objects)
     lines = done.stdout.splitlines(keepends=True)

@@ -220,7 +220,8 @@ def _readable(verdict, trust):
         of = [verdict["problem"], verdict.get("plan"), verdict.get("schedule") and f"schedule {verdict['schedule']}"]
         what.append(f"  on {', '.join(filter(None, of))}; seed {verdict['seed']}")
     for one in verdict["times"]:
-        beside = f"; {one['baseline_us']:.2f} us {one['baseline']}" if one["baseline_us"] else ""
+        beside = f"; {one['promoted_us']:.2f} us {one['promoted']} (promoted)" if one["promoted_us"] else ""
+        beside += f"; {one['baseline_us']:.2f} us {one['baseline']}" if one["baseline_us"] else ""
         timed = f"{one['cold_us']:.2f} us cold, {one['us']:.2f} us warm" if one["us"] else "not for it"
         what.append(f"  {one['problem']}: {timed}{beside}")
     if verdict.get("untimed"):

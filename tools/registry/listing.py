@@ -128,8 +128,15 @@ def versions(root, path):
         name = _FILE.fullmatch(file.name)
         if name:
             text = file.read_text(encoding="utf-8")
-            found.append(Version(int(name[1]), name[2], file, _dtypes(text), _arch(text), header(text)))
+            found.append(Version(int(name[1]), name[2], file, dtypes(text), _arch(text), header(text)))
     return tuple(sorted(found, key=lambda version: (version.number, version.idea)))
+
+
+def dtypes(text):
+    """The dtypes that a version's source registers; () where they cannot be parsed."""
+    found = _DTYPES.search(text)
+    words = re.findall(r"Dtype::(\w+)", found[1]) if found else []
+    return tuple(sorted((CPP_DTYPES[word] for word in words if word in CPP_DTYPES), key=DTYPES.index))
 
 
 def sets(root, layer):
@@ -195,12 +202,6 @@ def _layer(root, name):
         default = order[0]
     passes = tuple(Pass(name, pass_name, versions(root, f"{name}/{pass_name}")) for pass_name in order)
     return Layer(name, passes, default, sets(root, name))
-
-
-def _dtypes(text):
-    found = _DTYPES.search(text)
-    words = re.findall(r"Dtype::(\w+)", found[1]) if found else []
-    return tuple(sorted((CPP_DTYPES[word] for word in words if word in CPP_DTYPES), key=DTYPES.index))
 
 
 def _arch(text):

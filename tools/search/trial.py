@@ -17,7 +17,7 @@ from cli import build, constructs, device, lock, paths, say, tools
 from cli.errors import Failure, UsageError
 from dev import launch_nvcc, launch_version
 
-from . import log, memory, sandbox
+from . import log, memory, promoted_times, sandbox
 
 _SCRATCH = Path("/scratch")  # the candidate's folder inside the sandbox
 _STUB = "bench/untrusted/candidate.cu.o"
@@ -59,6 +59,7 @@ class Workplace:
     # {(problem, dtype): (microseconds, library)} of the baselines timed so far, and each Asked that they cover.
     baselines: dict = field(default_factory=dict)
     with_baselines: set = field(default_factory=set)
+    promoted: dict = field(default_factory=dict)  # {problem: (microseconds, "v12"), or None where there is no time}
 
     @property
     def folder(self):
@@ -96,18 +97,39 @@ def _no_headers(folder, names):
 def judge(place, source, asked, limits, progress=lambda text: None):
     """The verdict on a candidate's source, a dict (docs/try.md). Throws Failure if the judge fails."""
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="ladder-try-") as scratch:
+    with (
+        tempfile.TemporaryDirectory(prefix="ladder-try-") as scratch,
+        promoted_times.compiling(place, asked, source) as wait,
+    ):
         progress("compiling")
         reason = _compiled(place, source, Path(scratch), limits)
         if reason:
             verdict = {"verdict": "FAIL", "reason": reason, "times": [], "compiled": False}
         else:
             with lock.held(paths.BUILD / ".try-gpu.lock") if place.gpu else contextlib.nullcontext():
-                verdict = _judged(place, asked, Path(scratch), limits, progress)
+                verdict = _judged(place, asked, Path(scratch), limits, progress, asked not in place.with_baselines)
+                if place.gpu and verdict["verdict"] == "PASS":
+                    wait()
+                    _time_promoted(place, verdict["times"], limits, progress)
     verdict.setdefault("device", device.slug() if place.gpu else "emulator")
     verdict.update({name: say.harmless(verdict[name]) for name in ("reason", "plan") if name in verdict})
     verdict["wall_s"] = round(time.monotonic() - began, 3)
+    promoted_times.fill(place, verdict["times"])
     return {**verdict, **_sums(_with_baselines(place, asked, verdict))}
+
+
+def _time_promoted(place, times, limits, progress):
+    """Times the promoted versions of a candidate's timed problems, but for those that an earlier candidate had."""
+    versions = promoted_times.untimed(place, [one["problem"] for one in times if one["us"]])
+    for version, problems in versions:
+        progress(f"timing {version.label}, which is promoted")
+        verdict = {"verdict": "SKIP"}  # of a version that does not link alone
+        objects = promoted_times.compiled(place, version)
+        with tempfile.TemporaryDirectory(prefix="ladder-promoted-") as scratch:
+            if objects and not _linked(place, objects, Path(scratch), limits, limits.seconds):
+                asked = Asked(problems=tuple(problems), timed=tuple(problems))
+                verdict = _judged(place, asked, Path(scratch), limits, progress)
+        promoted_times.keep(place, version, problems, verdict)
 
 
 def _compiled(place, source, scratch, limits):
@@ -124,24 +146,34 @@ def _compiled(place, source, scratch, limits):
     words = launch_nvcc.for_source(words, source) if place.gpu else [*words, f"-ffile-prefix-map={root}={paths.ROOT}"]
     words[words.index("-c") + 1] = str(root / name)
     words[words.index("-o") + 1] = str(root / "candidate.o")
-    link = [str(root / "candidate.o") if word.endswith(_STUB) else word for word in place.linker]
-    link[link.index("-o") + 1] = str(root / "program")
     end = time.monotonic() + limits.seconds
-    for what, command in (("compile", words), ("link", link)):
-        command = sandbox.command(
-            command,
-            memory=limits.memory,
-            read={**_read_by(command, place), **(_headers(place) if what == "compile" else {})},
-            write={scratch: _SCRATCH},
-            folder=place.folder,
-            sandboxed=limits.sandboxed,
-        )
-        status, said = sandbox.run(command, max(0, end - time.monotonic()))
-        if status is None:
-            return f"it does not {what} within {limits.seconds:g} s"
-        if status:
-            return f"it does not {what}: {launch_version.first_error(said)}"
-    return ""
+    return _made("compile", words, place, scratch, limits, limits.seconds, _headers(place)) or _linked(
+        place, [root / "candidate.o"], scratch, limits, end - time.monotonic()
+    )
+
+
+def _linked(place, objects, scratch, limits, seconds):
+    """Links scratch/program of object files and the program without a candidate. Returns "" or the reason of a failure."""
+    root = _SCRATCH if limits.sandboxed else scratch
+    link = [part for word in place.linker for part in (map(str, objects) if word.endswith(_STUB) else [word])]
+    link[link.index("-o") + 1] = str(root / "program")
+    return _made("link", link, place, scratch, limits, seconds)
+
+
+def _made(what, command, place, scratch, limits, seconds, headers=()):
+    """Runs a compiler or linker, which writes to `scratch`, in the sandbox. Returns "" or the reason of a failure."""
+    command = sandbox.command(
+        command,
+        memory=limits.memory,
+        read={**_read_by(command, place), **dict(headers)},
+        write={scratch: _SCRATCH},
+        folder=place.folder,
+        sandboxed=limits.sandboxed,
+    )
+    status, said = sandbox.run(command, max(0, seconds))
+    if status is None:
+        return f"it does not {what} within {limits.seconds:g} s"
+    return f"it does not {what}: {launch_version.first_error(said)}" if status else ""
 
 
 def _headers(place):
@@ -159,7 +191,7 @@ def _read_by(command, place):
     return {one: one for one in read}
 
 
-def _judged(place, asked, scratch, limits, progress):
+def _judged(place, asked, scratch, limits, progress, with_baselines=False):
     root = _SCRATCH if limits.sandboxed else scratch
     child = sandbox.command(
         [root / "program", place.a_pass.path],
@@ -180,7 +212,7 @@ def _judged(place, asked, scratch, limits, progress):
         words += [word for value in values for word in (f"--{option}", value)]
     words += [] if asked.problems else ["--draw", _DRAWN]
     words += ["--most-values", asked.most_values] if asked.most_values else []
-    words += [] if asked in place.with_baselines else ["--baseline"]
+    words += ["--baseline"] if with_baselines else []
     with sandbox.started(
         [*words, "--", *child],
         stdout=subprocess.PIPE,
