@@ -516,11 +516,11 @@ def test_the_times_of_several_problems_are_added():
         }
         return [one, {**one, "problem": "b", "cold_us": second}]
 
-    first = trial._sums(trial._with_baselines(place, asked, {"verdict": "PASS", "times": times(4.0, 9.0)}))
+    first = trial.sums(trial._with_baselines(place, asked, {"verdict": "PASS", "times": times(4.0, 9.0)}))
     assert first == {"us": 2.0, "cold_us": 6.0, "baseline_us": 18.0, "baseline": "cuDNN 9", "ratio": 3.0}
     assert asked in place.with_baselines
     later = [{**one, "baseline_us": None, "baseline": None} for one in times(4.0, 9.0)]
-    assert trial._sums(trial._with_baselines(place, asked, {"verdict": "PASS", "times": later})) == first
-    passed_over = trial._sums(trial._with_baselines(place, asked, {"verdict": "PASS", "times": times(None, 9.0)}))
+    assert trial.sums(trial._with_baselines(place, asked, {"verdict": "PASS", "times": later})) == first
+    passed_over = trial.sums(trial._with_baselines(place, asked, {"verdict": "PASS", "times": times(None, 9.0)}))
     assert (passed_over["cold_us"], passed_over["ratio"]) == (None, None)
-    assert trial._sums([])["us"] is None
+    assert trial.sums([])["us"] is None

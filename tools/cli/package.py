@@ -22,11 +22,12 @@ def cache():
     return Path(os.environ.get("LADDER_CACHE") or paths.PRIVATE / "cache").absolute()
 
 
-def python():
-    """A Python with PyTorch and pytest, or None: LADDER_PYTHON, that of fetch_torch(), or the running Python."""
+def python(*modules):
+    """A Python with these modules, or with PyTorch and pytest; None for none: LADDER_PYTHON, that of fetch_torch(), or the
+    running Python."""
     candidates = [os.environ.get("LADDER_PYTHON"), _environment() / "bin" / "python", sys.executable]
     for candidate in filter(None, candidates):
-        if shutil.which(candidate) and tools.can_import(candidate, "pytest", "torch"):
+        if shutil.which(candidate) and tools.can_import(candidate, *(modules or ("pytest", "torch"))):
             return Path(candidate)
     return None
 

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 from registry import listing, selection
-from search import log, sandbox, serve, trial
+from search import definition, log, sandbox, serve, trial
 
 from . import device, json_file, paths, plain, say
 from .errors import UsageError
@@ -35,6 +35,8 @@ def main(arguments):
     choice = device.choose(chosen.device)
     say.line(choice)
     limits = trial.Limits(chosen.limit, int(chosen.memory * (1 << 30)), not chosen.unsandboxed)
+    if chosen.problem_file:
+        return _printed(_tried_by_definition(chosen, choice, limits), chosen, "host code trusted")
     words = _words_of_entry(chosen, choice.preset)
     prepared = serve.once(lambda path: trial.prepare(listing.read(paths.ROOT).find(path), choice.preset, words))
     if chosen.serve:
@@ -43,10 +45,30 @@ def main(arguments):
     request.update({name: getattr(chosen, name) for name in ("idea", "parent", "problem", "set", "dtype")})
     request.update(_source(chosen))
     verdict = _tried(request, prepared, limits, say.progress)
-    say.close()
     trust = "GPU only, host code trusted" if chosen.entry else ""
     if verdict["device"] == "emulator":
         trust = "right outputs; host code trusted"
+    return _printed(verdict, chosen, trust)
+
+
+def _tried_by_definition(chosen, choice, limits):
+    if choice.preset not in paths.CUDA_PRESETS:
+        raise UsageError("--problem-file needs a GPU: the reference is PyTorch's, and the emulator has none")
+    return definition.tried(
+        chosen.problem_file,
+        chosen.target,
+        limits,
+        problem=chosen.problem,
+        workloads=chosen.workloads,
+        entry=chosen.entry,
+        include=[Path(folder).resolve() for folder in chosen.include],
+        progress=say.progress,
+    )
+
+
+def _printed(verdict, chosen, trust):
+    """Prints the verdict. Returns the exit status."""
+    say.close()
     print(json_file.line(verdict) if chosen.json else _readable(verdict, trust), flush=True)
     return 0 if verdict["verdict"] == "PASS" else 1
 
@@ -70,6 +92,15 @@ def _parse(arguments):
     parser.add_argument(
         "--include", action="append", default=[], metavar="FOLDER", help="with --entry: of headers; may be repeated"
     )
+    parser.add_argument(
+        "--problem-file",
+        metavar="definition.json",
+        help="an op definition of flashinfer-bench or SOL-ExecBench in place of a pass, on a GPU; the candidate is "
+        "kernel.py:function, a solution's .json, or a .cu file with --entry",
+    )
+    parser.add_argument(
+        "--workloads", metavar="FILE", help="with --problem-file: a workload a line (default: beside it)"
+    )
     parser.add_argument("--idea", help="a sentence; without it the Idea of the file's header")
     parser.add_argument("--parent", metavar="v08|NODE", help="the version or the node of the log that it was made from")
     parser.add_selection("problem", "set", "dtype")
@@ -91,10 +122,24 @@ def _parse(arguments):
     chosen = parser.parse_args(arguments)
     if chosen.serve and chosen.target:
         raise UsageError("--serve takes its candidates from stdin")
+    if chosen.problem_file:
+        return _checked_with_definition(chosen)
+    if chosen.workloads:
+        raise UsageError("--workloads goes with --problem-file")
     if not chosen.serve and not chosen.candidate:
         raise UsageError("try needs a pass and a file: ./ladder try silu/forward mine.cu")
     if not chosen.entry and (chosen.when or chosen.include):
         raise UsageError("--when and --include go with --entry")
+    return chosen
+
+
+def _checked_with_definition(chosen):
+    others = {"a pass": chosen.candidate, "--serve": chosen.serve, "--parent": chosen.parent, "--when": chosen.when}
+    others.update({"--set": chosen.set, "--dtype": chosen.dtype, "--idea": chosen.idea})
+    if wrong := [name for name, value in others.items() if value]:
+        raise UsageError(f"--problem-file and {wrong[0]} exclude each other")
+    if not chosen.target:
+        raise UsageError("no candidate: ./ladder try --problem-file definition.json kernel.py:run")
     return chosen
 
 

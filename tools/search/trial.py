@@ -115,7 +115,7 @@ def judge(place, source, asked, limits, progress=lambda text: None):
     verdict.update({name: say.harmless(verdict[name]) for name in ("reason", "plan") if name in verdict})
     verdict["wall_s"] = round(time.monotonic() - began, 3)
     promoted_times.fill(place, verdict["times"])
-    return {**verdict, **_sums(_with_baselines(place, asked, verdict))}
+    return {**verdict, **sums(_with_baselines(place, asked, verdict))}
 
 
 def _time_promoted(place, times, limits, progress):
@@ -223,13 +223,13 @@ def _judged(place, asked, scratch, limits, progress, with_baselines=False):
     ) as process:
         # On a GPU the judge starts libraries, too.
         with memory.limited(process.pid, math.inf if place.gpu else limits.memory) as exceeded:
-            verdict = _verdict(process, progress)  # the judge enforces the time limit
+            verdict = said_by(process, progress)  # the judge enforces the time limit
     if exceeded.is_set() and verdict["verdict"] == "FAIL":
         verdict["reason"] = "it takes more memory than it may have"
     return verdict
 
 
-def _verdict(process, progress):
+def said_by(process, progress):
     """Reads the judge's lines of JSON, reports progress, and returns the last line, the verdict."""
     verdict = {}
     for line in process.stdout:
@@ -278,7 +278,7 @@ def _with_baselines(place, asked, verdict):
     return times
 
 
-def _sums(times):
+def sums(times):
     """Sums of the times over all timed problems, for the log; None if the candidate skipped one of them."""
     sums = {name: _sum(one[name] for one in times) for name in ("us", "cold_us", "baseline_us")}
     timed = sums["baseline_us"] and sums["cold_us"]
