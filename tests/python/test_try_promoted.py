@@ -64,19 +64,19 @@ def named(versions):
 
 
 def test_each_problem_has_its_promoted_version_and_the_most_frequent_comes_first(place):
-    found = promoted_times.untimed(place, [one["problem"] for one in times()])
+    found = promoted_times.missing(place, [one["problem"] for one in times()])
     assert named(found) == [("v02_second", ["n1 c8 bf16", "n2 c8 bf16"]), ("v01_first", ["n3 c8 bf16"])]
     assert set(promoted_times.objects(place, found[0][0])) == {"v02_second.o", "shared.o"}
 
 
 def test_without_a_table_of_the_device_there_is_none(place, monkeypatch):
     monkeypatch.setattr(trial.device, "slug", lambda: "another-card")
-    assert promoted_times.untimed(place, ["n1 c8 bf16"]) == []
+    assert promoted_times.missing(place, ["n1 c8 bf16"]) == []
 
 
 def test_no_more_than_three_versions_are_timed_with_a_candidate(place, monkeypatch):
     monkeypatch.setattr(promoted_times, "_MOST", 1)
-    assert named(promoted_times.untimed(place, ["n3 c8 bf16", "n1 c8 bf16", "n2 c8 bf16"])) == [
+    assert named(promoted_times.missing(place, ["n3 c8 bf16", "n1 c8 bf16", "n2 c8 bf16"])) == [
         ("v02_second", ["n1 c8 bf16", "n2 c8 bf16"])
     ]
 

@@ -18,7 +18,7 @@ _MOST = 3  # versions to time with a candidate: those of the most problems
 _SECONDS_TO_END = 10
 
 
-def untimed(place, problems):
+def missing(place, problems):
     """[(listing.Version, its problems)] of promoted versions without a time in `place`, the most frequent first. A version
     that delegates to others is left out: it does not run alone."""
     table = promotion.table_of(paths.ROOT, device.slug())[2]
@@ -41,7 +41,7 @@ def compiling(place, asked, source):
     for it. Compiles nothing while another ./ladder builds: compiled() does so later."""
     dtypes = asked.dtypes or listing.dtypes(source)
     lines = [[line] if selection.dtype_of(line) else [f"{line} {dtype}" for dtype in dtypes] for line in asked.timed]
-    versions = untimed(place, [line for some in lines for line in some]) if place.gpu else []
+    versions = missing(place, [line for some in lines for line in some]) if place.gpu else []
     if not versions:
         yield lambda: None
         return

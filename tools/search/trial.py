@@ -86,7 +86,9 @@ def prepare(a_pass, preset, words=()):
     done = tools.captured(tools.ninja(), "-C", place.folder, "-t", "commands", program)
     last = done.stdout.strip().splitlines()[-1]
     words = shlex.split(next(part for part in last.split(" && ") if f"-o {program}" in part))
-    place.linker = [word for word in words if not word.startswith("-Wl,--dependency-file")]  # would be written into the build
+    place.linker = [
+        word for word in words if not word.startswith("-Wl,--dependency-file")
+    ]  # would be written into the build
     return place
 
 
@@ -120,7 +122,7 @@ def judge(place, source, asked, limits, progress=lambda text: None):
 
 def _time_promoted(place, times, limits, progress):
     """Times the promoted versions of a candidate's timed problems, but for those that an earlier candidate had."""
-    versions = promoted_times.untimed(place, [one["problem"] for one in times if one["us"]])
+    versions = promoted_times.missing(place, [one["problem"] for one in times if one["us"]])
     for version, problems in versions:
         progress(f"timing {version.label}, which is promoted")
         verdict = {"verdict": "SKIP"}  # of a version that does not link alone
