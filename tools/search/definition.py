@@ -120,24 +120,29 @@ def read(file):
 
 def chosen(definition, file, problem, workloads):
     """The workloads to try, each with all axes and a name, 'M=128'. Throws UsageError."""
+    workloads = workloads or _beside(definition, Path(file).resolve())
+    found = _lines(workloads) if workloads else [{"axes": {}}]
     if problem is not None:
         pairs = [word.partition("=") for word in problem.replace(",", " ").split()]
         if wrong := [name for name, _, value in pairs if not value.isdecimal()]:
             raise UsageError(f"--problem '{problem}': '{wrong[0]}' has no size, as in 'M=128 N=64'")
-        found = [{"axes": {name: int(value) for name, _, value in pairs}}]
-    elif workloads or (workloads := _beside(definition, Path(file).resolve())):
-        try:
-            lines = Path(workloads).read_text(encoding="utf-8").splitlines()
-            found = [json_file.parse(line) for line in lines if line.strip()]
-        except (OSError, ValueError) as error:
-            raise UsageError(f"{workloads}: {json_file.reason(error)}") from None
-        found = [one.get("workload", one) for one in found]  # a line is a workload, or a trace with one
-    else:
-        found = [{"axes": {}}]
+        found = [{**found[0], "axes": {name: int(value) for name, _, value in pairs}}]
     try:
         return [_complete(definition, one) for one in found]
     except (KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{file}: an axis or a workload lacks {error}") from None
+
+
+def _lines(workloads):
+    """Workloads of a file; a line is one, or a trace with one."""
+    try:
+        lines = Path(workloads).read_text(encoding="utf-8").splitlines()
+        found = [json_file.parse(line) for line in lines if line.strip()]
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{workloads}: {json_file.reason(error)}") from None
+    if not found or not all(isinstance(one, dict) for one in found):
+        raise UsageError(f"{workloads} has no workloads, a JSON object a line")
+    return [one.get("workload", one) for one in found]
 
 
 def _beside(definition, file):
