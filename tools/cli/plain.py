@@ -35,46 +35,63 @@ def candidate(a_pass, source, entry, dtype, when="", file="kernel.cu"):
     """Text of a version's file that launches `entry` for problems of one dtype for which the expression `when` holds.
     Throws UsageError for a name that is neither the pass's nor the author's."""
     struct, tensors, expressions = signature.names(a_pass)
-    sizes = {name: text for name, (_, text, _) in expressions.items() if name not in (*tensors, *_ALWAYS)}
+    sizes = sizes_of(tensors, expressions)
     _check("--entry", entry, (*tensors, *sizes, *_ALWAYS), source)
-    _check("--when", when, (*sizes, "problem"), source)
-    space = f"ladder::{a_pass.layer}"
-    place = f"dev/{a_pass.path}/v99_candidate.cu"
     declared = [
         f"  [[maybe_unused]] auto* const {name} = ladder_pointer<{_TYPES[dtype]}>(tensors.{name});" for name in tensors
     ]
-    of_sizes = [f"  [[maybe_unused]] const auto {name} = problem.{text};" for name, text in sizes.items()]
     lines = [
         "#define main ladder_unused_main",
         f'#line 1 "{file}"',
         source.rstrip(),
         "#undef main",
-        f'#line 1 "{place}"',
+        f'#line 1 "{place(a_pass)}"',
         *_BEFORE_ENTRY,
         f'#include "dev/{a_pass.layer}/{a_pass.layer}.h"',
         "",
-        f"using LadderPass = {space}::{struct};",
+        f"using LadderPass = ladder::{a_pass.layer}::{struct};",
         "static void ladder_entry(const LadderPass::Problem& problem, const LadderPass::Tensors& tensors, void*, ladder::Stream stream) {",
         *declared,
-        *of_sizes,
+        *_declared(sizes),
         '#line 1 "--entry"',
         f"  {entry.strip().rstrip(';')};",
-        f'#line 1 "{place}"',
+        f'#line 1 "{place(a_pass)}"',
         "  LADDER_CUDA(cudaGetLastError());",
         "}",
     ]
+    return "\n".join([*lines, *registration(a_pass, sizes, dtype, when, source)])
+
+
+def registration(a_pass, sizes, dtype, when, source=""):
+    """Lines that register ladder_entry() for problems of one dtype for which `when` holds, an expression of `sizes`, {name: C++
+    expression}. Throws UsageError for a name in it that is neither a size nor of `source`."""
+    _check("--when", when, (*sizes, "problem"), source)
     definition = f".launch = ladder_entry, .dtypes = {{ladder::Dtype::{_CPP[dtype]}}}"
+    lines = []
     if when:
-        lines += [
+        lines = [
             "static const char* ladder_supports(const LadderPass::Problem& problem) {",
-            *of_sizes,
+            *_declared(sizes),
             '#line 1 "--when"',
             f'  return ({when}) ? nullptr : "--when excludes it";',
-            f'#line 1 "{place}"',
+            f'#line 1 "{place(a_pass)}"',
             "}",
         ]
         definition += ", .supports = ladder_supports"
-    return "\n".join([*lines, f"LADDER_VERSION({space}::{struct}, {{{definition}}})", ""])
+    return [*lines, f"LADDER_VERSION(LadderPass, {{{definition}}})", ""]
+
+
+def place(a_pass):
+    return f"dev/{a_pass.path}/v99_candidate.cu"
+
+
+def sizes_of(tensors, expressions):
+    """{name: C++ expression} of the sizes that an entry can name: those that have no tensor's name."""
+    return {name: text for name, (_, text, _) in expressions.items() if name not in (*tensors, *_ALWAYS)}
+
+
+def _declared(sizes):
+    return [f"  [[maybe_unused]] const auto {name} = problem.{text};" for name, text in sizes.items()]
 
 
 def _check(option, text, known, source):

@@ -131,7 +131,7 @@ def names(a_pass):
         rf'\nstruct (\w+) \{{(?:(?!\n\}};).)*?kName = "{a_pass.name}"(.*?)\n\}};', text, re.DOTALL
     ).groups()
     tensors = inside.partition("struct Tensors {")[2].partition("\n  };")[0]
-    declared = re.findall(r"^    (const |)\w+ ?(\*[^;=]*)", tensors, re.MULTILINE)
+    declared = re.findall(r"^    (const |)[\w:]+ ?(\*[^;=]*)", tensors, re.MULTILINE)
     inputs = {re.search(r"\w+", one)[0]: bool(const) for const, names in declared for one in names.split(",")}
     sizes = {name: (of_type, name + call, words) for of_type, name, call, words in _SIZE.findall(problem)}
     return struct, inputs, sizes

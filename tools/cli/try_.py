@@ -8,7 +8,7 @@ from pathlib import Path
 from registry import listing, selection
 from search import definition, log, sandbox, serve, trial
 
-from . import device, json_file, paths, plain, say
+from . import device, interpreter, json_file, paths, plain, plain_python, say
 from .errors import UsageError
 from .options import Parser, at_least, between
 
@@ -22,6 +22,7 @@ examples:
   ./ladder try silu/forward mine.cu --idea '32 bytes a load' --parent v02
   ./ladder try conv3x3/fprop mine.cu --problem res64 --dtype bf16 --parent 17     made from node 17 of the log
   ./ladder try softmax/forward kernel.cu --entry 'softmax<256><<<m, 256, 0, stream>>>(y, x, n)'     a plain file, on a GPU
+  ./ladder try softmax/forward kernel.py:softmax     a Triton or PyTorch function of x and y, or of x alone, on a GPU
   ./ladder try --serve --jobs 2 <requests.jsonl      {"id": 1, "target": "silu/forward", "path": "mine.cu"} a line
 docs/try.md says what a candidate may do, what a verdict holds, and what no sandbox can see."""
 
@@ -38,14 +39,16 @@ def main(arguments):
     if chosen.problem_file:
         return _printed(_tried_by_definition(chosen, choice, limits), chosen, "host code trusted")
     words = _words_of_entry(chosen, choice.preset)
-    prepared = serve.once(lambda path: trial.prepare(listing.read(paths.ROOT).find(path), choice.preset, words))
+    python = _python(chosen, choice.preset)
+    read = python.read if python else ()
+    prepared = serve.once(lambda path: trial.prepare(listing.read(paths.ROOT).find(path), choice.preset, words, read))
     if chosen.serve:
         return serve.serve(lambda request: _tried(request, prepared, limits), chosen.jobs)
     request = {"target": chosen.target, "path": chosen.candidate}
     request.update({name: getattr(chosen, name) for name in ("idea", "parent", "problem", "set", "dtype")})
-    request.update(_source(chosen))
+    request.update(_source(chosen, python))
     verdict = _tried(request, prepared, limits, say.progress)
-    trust = "GPU only, host code trusted" if chosen.entry else ""
+    trust = "GPU only, host code trusted" if chosen.entry or python else ""
     if verdict["device"] == "emulator":
         trust = "right outputs; host code trusted"
     return _printed(verdict, chosen, trust)
@@ -82,13 +85,18 @@ def _parse(arguments):
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("target", nargs="?", help=selection.HELP["target"] + "; a layer is its default pass")
-    parser.add_argument("candidate", nargs="?", metavar="candidate.cu")
+    parser.add_argument(
+        "candidate",
+        nargs="?",
+        metavar="candidate.cu",
+        help="or kernel.py:FUNCTION, a Triton or PyTorch function of the pass's tensors by name, on a GPU",
+    )
     parser.add_argument(
         "--entry",
         metavar="LAUNCH",
         help="for a plain .cu file, on a GPU: a launch or a call with the pass's tensors and sizes by name, and stream",
     )
-    parser.add_argument("--when", default="", metavar="CONDITION", help="with --entry: of the sizes, where it can run")
+    parser.add_argument("--when", default="", metavar="CONDITION", help="of a plain file: of the sizes, where it runs")
     parser.add_argument(
         "--include", action="append", default=[], metavar="FOLDER", help="with --entry: of headers; may be repeated"
     )
@@ -128,7 +136,10 @@ def _parse(arguments):
         raise UsageError("--workloads goes with --problem-file")
     if not chosen.serve and not chosen.candidate:
         raise UsageError("try needs a pass and a file: ./ladder try silu/forward mine.cu")
-    if not chosen.entry and (chosen.when or chosen.include):
+    is_python = chosen.candidate and plain_python.split(chosen.candidate)
+    if is_python and (chosen.entry or chosen.include):
+        raise UsageError("--entry and --include are for a .cu file")
+    if not chosen.entry and (chosen.include or (chosen.when and not is_python)):
         raise UsageError("--when and --include go with --entry")
     return chosen
 
@@ -158,19 +169,30 @@ def _words_of_entry(chosen, preset):
     return ["--expt-relaxed-constexpr", "--expt-extended-lambda", *(f"-I{folder}" for folder in folders)]
 
 
-def _source(chosen):
+def _python(chosen, preset):
+    """The interpreter of a Python function; None for a .cu file. Throws UsageError where it cannot run."""
+    if not chosen.candidate or not plain_python.split(chosen.candidate):
+        return None
+    if preset not in paths.CUDA_PRESETS:
+        raise UsageError(f"{chosen.candidate} needs a GPU: a Python function runs on one only")
+    return interpreter.find()
+
+
+def _source(chosen, python):
     """Fields of the request: the source, with the registration that a plain file lacks."""
-    source = _read(chosen.candidate)
-    if chosen.entry:
+    file, function = (python and plain_python.split(chosen.candidate)) or (chosen.candidate, "")
+    source = _read(file)
+    if chosen.entry or python:
         dtypes = selection.dtypes(chosen.dtype or "fp32")
         if len(dtypes) != 1:
-            raise UsageError(f"--entry is of one dtype, not '{chosen.dtype}'")
+            raise UsageError(f"a plain file is judged in one dtype, not '{chosen.dtype}'")
         a_pass = selection.one_pass(listing.read(paths.ROOT), chosen.target)
-        name = re.sub(r"[^\w.+-]", "_", Path(chosen.candidate).name)
-        return {
-            "source": plain.candidate(a_pass, source, chosen.entry, dtypes[0], chosen.when, name),
-            "dtype": dtypes[0],
-        }
+        name = re.sub(r"[^\w.+-]", "_", Path(file).name)
+        if python:
+            text = plain_python.candidate(a_pass, source, function, dtypes[0], python, chosen.when, name)
+        else:
+            text = plain.candidate(a_pass, source, chosen.entry, dtypes[0], chosen.when, name)
+        return {"source": text, "dtype": dtypes[0]}
     if "LADDER_VERSION" not in source:
         raise UsageError(
             f"{chosen.candidate} registers no version: --entry says how to launch it, on a GPU; "

@@ -49,10 +49,10 @@ def lacking():
     return "" if done.returncode == 0 else f"bwrap does not work here{user}: {tools.last_line(done.stderr)}"
 
 
-def command(words, *, memory, read=(), write=(), folder="/", candidate=False, gpu=False, sandboxed=True):
+def command(words, *, memory, read=(), write=(), folder="/", candidate=False, tmp=False, gpu=False, sandboxed=True):
     """The command that runs `words` in a sandbox, in `folder`, each of its processes with at most `memory` bytes. `read` and
-    `write` are folders, at their own places or {place outside: place inside}. A candidate's processes have no /tmp, are few
-    and, without a GPU, share no memory. Without `sandboxed`, the command has the limits and the small environment alone.
+    `write` are folders, at their own places or {place outside: place inside}. A candidate's processes have a /tmp only with
+    `tmp`, are few and, without a GPU, share no memory. Without `sandboxed`, the command has the limits and the small environment alone.
     Throws Failure where root's sandbox cannot read one of the folders."""
     limits = {"c": 0, "d": memory // 1024, "f": _FILE_BYTES // 512}
     if candidate and not gpu:
@@ -68,7 +68,7 @@ def command(words, *, memory, read=(), write=(), folder="/", candidate=False, gp
         start += f"exec 9<{filter_file}; " if filter_file else ""
         filtered = ["--seccomp", "9"] if filter_file else []
         limited = ["prlimit", f"--nproc={_num_tasks() + _MORE_TASKS}"] if candidate else []
-        words = [*_bwrap(filtered, read, write, folder, not candidate, gpu), *limited, *words]
+        words = [*_bwrap(filtered, read, write, folder, tmp or not candidate, gpu), *limited, *words]
     # Process 1 of a sandbox is bwrap, whose environment anything inside may read: it is emptied before bwrap starts.
     start += 'cd "$0" && exec env -i "$@"'
     return ["/bin/sh", "-c", start, "/" if sandboxed else str(folder), *settings, *words]
@@ -152,6 +152,15 @@ def outside(words, tree):
         for place in sorted(found)
         if place not in tree.parents and not any(place.resolve().is_relative_to(each) for each in mounted)
     ]
+
+
+def besides(places):
+    """{place: place} of those that no sandbox has by itself, without what is inside another one."""
+    found = []
+    for place in sorted({Path(place) for place in places}):
+        if not any(place.is_relative_to(mounted) for mounted in (*map(Path, _SYSTEM), *found)):
+            found.append(place)
+    return {place: place for place in found}
 
 
 def run(words, seconds):

@@ -55,6 +55,7 @@ class Workplace:
     preset: str
     compiler: list = field(default_factory=list)  # compile command of the pass's first version
     linker: list = field(default_factory=list)
+    read: tuple = ()  # files and folders of a Python candidate's interpreter; its process has a /tmp too
     headers: object = None  # tempfile.TemporaryDirectory: copies of _WITH_HEADERS, headers alone
     # {(problem, dtype): (microseconds, library)} of the baselines timed so far, and each Asked that they cover.
     baselines: dict = field(default_factory=dict)
@@ -70,14 +71,14 @@ class Workplace:
         return self.preset in paths.CUDA_PRESETS
 
 
-def prepare(a_pass, preset, words=()):
-    """Builds the programs of a pass. Returns its Workplace, whose compiler gets the `words` too. Throws Failure; UsageError for
-    a pass without versions, whose compile command a candidate needs."""
+def prepare(a_pass, preset, words=(), read=()):
+    """Builds the programs of a pass. Returns its Workplace, whose compiler gets the `words` too, and whose candidates may
+    `read` files and folders. Throws Failure; UsageError for a pass without versions, whose compile command a candidate needs."""
     if not a_pass.versions:
         raise UsageError(f"{a_pass.path} has no version to compile a candidate like")
     program = f"try_{a_pass.layer}"
     build.build(preset, targets=[program, f"judge_{a_pass.layer}"])
-    place = Workplace(a_pass, preset, headers=tempfile.TemporaryDirectory(prefix="ladder-headers-"))
+    place = Workplace(a_pass, preset, read=tuple(read), headers=tempfile.TemporaryDirectory(prefix="ladder-headers-"))
     for name in _WITH_HEADERS:
         shutil.copytree(paths.ROOT / name, Path(place.headers.name, name), ignore=_no_headers)
     commands = json.loads((place.folder / build.COMMANDS.name).read_text(encoding="utf-8"))
@@ -198,8 +199,9 @@ def _judged(place, asked, scratch, limits, progress, with_baselines=False):
     child = sandbox.command(
         [root / "program", place.a_pass.path],
         memory=limits.memory,
-        read={scratch / "program": root / "program", **_libraries()},
+        read={scratch / "program": root / "program", **_libraries(), **sandbox.besides(place.read)},
         candidate=True,
+        tmp=bool(place.read),
         gpu=place.gpu,
         sandboxed=limits.sandboxed,
     )
