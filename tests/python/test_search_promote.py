@@ -2,8 +2,9 @@
 
 import pytest
 
-from cli import paths
+from cli import paths, plain_python
 from cli.errors import Failure, UsageError
+from cli.interpreter import Interpreter
 from registry import listing
 from search import log, promote
 
@@ -48,6 +49,12 @@ def test_a_candidate_with_its_own_header(folder, capsys):
     assert said[0].endswith("wrote dev/toy/fprop/v12_swizzle_the_tiles_of.cu from node 1")
     assert "./ladder check toy/fprop --version 12" in said[1] and "./ladder record" in said[3]
     assert sorted(file.name for file in folder.iterdir())[-1] == "v12_swizzle_the_tiles_of.cu", "nothing aside is left"
+
+
+def test_a_python_function_is_no_version(folder):
+    source = plain_python.embedding("def f(x): pass", "f", ["x"], Interpreter("", "", "", "", (), ()))
+    with pytest.raises(Failure, match="node 1 is no version: it calls a Python function"):
+        promote.main(["toy/fprop", str(node(source))])
 
 
 def test_a_candidate_that_kept_its_parents_header(folder, capsys):

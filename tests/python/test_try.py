@@ -18,6 +18,7 @@ from registry import listing
 from search import sandbox, trial
 
 ROOT = Path(__file__).resolve().parents[2]
+_FILE = ROOT / "dev/silu/forward/v01_naive.cu"
 
 PASS = "silu/forward"
 LACKS = sandbox.lacking() or ("" if (ROOT / "build" / "emulator" / "build.ninja").exists() else "no emulator build")
@@ -415,9 +416,9 @@ def test_the_verb_files_a_node(place, log, tmp_path, capsys):
     "words, complaint",
     [
         ([PASS], "try needs a pass and a file"),
-        ([PASS, __file__, "--parent", "²"], "no parent '²': silu/forward has v01, v02"),
+        ([PASS, _FILE, "--parent", "²"], "no parent '²': silu/forward has v01, v02"),
         ([PASS, "missing.cu"], "missing.cu: No such file"),
-        ([PASS, __file__, "--parent", "v77"], "no parent 'v77': silu/forward has v01, v02"),
+        ([PASS, _FILE, "--parent", "v77"], "no parent 'v77': silu/forward has v01, v02"),
         (["--serve", PASS], "--serve takes its candidates from stdin"),
         (["--serve", "--memory=nan"], "'nan': a number above 0 and up to"),
         (["--serve", "--memory=1e308"], "'1e308': a number above 0 and up to"),

@@ -13,6 +13,7 @@ from . import plain, signature
 from .errors import UsageError
 
 _PRELUDE = Path(__file__).with_name("plain_python_prelude.py")
+_FIRST_WORDS = "static const char* const ladder_python_source"
 _EMBEDDING = """\
 #include <dlfcn.h>
 
@@ -123,6 +124,10 @@ def candidate(a_pass, source, function, dtype, python, when="", file="kernel.py"
     )
 
 
+def is_candidate(text):
+    return text.startswith(_FIRST_WORDS)
+
+
 def embedding(source, function, parameters, python, file="kernel.py", prelude=None):
     """C++ of the class LadderPython and, first, the author's text."""
     config = {"path": list(python.path), "prefix": python.prefix, "executable": python.executable}
@@ -135,7 +140,7 @@ def embedding(source, function, parameters, python, file="kernel.py", prelude=No
         ("CONFIG", repr(config)),
     ):
         text = text.replace(f"@{name}@", _literal(value))
-    return f"static const char* const ladder_python_source = {_literal(source)};\n\n{text}"
+    return f"{_FIRST_WORDS} = {_literal(source)};\n\n{text}"
 
 
 def _literal(text):

@@ -161,6 +161,7 @@ def _set_environment(folder):
         os.environ[name] = "1"  # a candidate's threads and processes are few
     os.environ["USER"] = os.environ["LOGNAME"] = "ladder"  # the sandbox has no /etc/passwd
     with open("/proc/self/maps") as maps:
-        driver = next((line.split()[-1] for line in maps if "/libcuda.so" in line), None)
-    if driver:
-        os.environ["TRITON_LIBCUDA_PATH"] = os.path.dirname(driver)
+        drivers = {os.path.dirname(line.split()[-1]) for line in maps if "/libcuda.so" in line}
+    for place in drivers:  # one at most; the sandbox has no LD_LIBRARY_PATH
+        if os.path.exists(os.path.join(place, "libcuda.so.1")):
+            os.environ["TRITON_LIBCUDA_PATH"] = place

@@ -2,7 +2,7 @@
 
 import re
 
-from cli import new, paths, say
+from cli import new, paths, plain_python, say
 from cli.errors import Failure, UsageError
 from cli.options import Parser
 from registry import listing, selection
@@ -32,6 +32,8 @@ def main(arguments):
     idea = new.idea_name(chosen.name or _name(record))
     number = new.next_number(a_pass, idea)
     text = log.source_of(a_pass.layer, a_pass.name, chosen.node)
+    if plain_python.is_candidate(text):
+        raise Failure(f"node {chosen.node} is no version: it calls a Python function")
     file = paths.ROOT / "dev" / a_pass.path / f"v{number:02d}_{idea}.cu"
     text, asks = _as_version(text, number, record, _root(record, records), a_pass)
     new.write_new(file, text)

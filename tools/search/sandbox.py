@@ -52,8 +52,8 @@ def lacking():
 def command(words, *, memory, read=(), write=(), folder="/", candidate=False, tmp=False, gpu=False, sandboxed=True):
     """The command that runs `words` in a sandbox, in `folder`, each of its processes with at most `memory` bytes. `read` and
     `write` are folders, at their own places or {place outside: place inside}. A candidate's processes have a /tmp only with
-    `tmp`, are few and, without a GPU, share no memory. Without `sandboxed`, the command has the limits and the small environment alone.
-    Throws Failure where root's sandbox cannot read one of the folders."""
+    `tmp`, are few and, without a GPU, share no memory. Without `sandboxed`, the command has the limits and the small
+    environment alone. Throws Failure where root's sandbox cannot read one of the folders."""
     limits = {"c": 0, "d": memory // 1024, "f": _FILE_BYTES // 512}
     if candidate and not gpu:
         limits.update(f=_WORDS_BYTES // 512, n=_FILES)
