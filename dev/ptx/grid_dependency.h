@@ -4,7 +4,8 @@
 // The rule for every kernel that is launched so, whatever runs in front of it:
 // - A thread touches no global memory before ptx::grid_dependency_wait(): no load, weights included (the kernel in front may
 //   be the one that wrote them), no store, no atomic, no cp.async, no TMA. A thread that touches none need not wait, but some
-//   thread of the grid does. Before the wait: index arithmetic, mbarriers, cluster barriers, clearing shared memory.
+//   thread of the grid does. Before the wait: index arithmetic, mbarriers, cluster barriers, clearing shared memory,
+//   setmaxnreg, ptx::tma_prefetch() of a map that is a kernel parameter.
 // - Each block says ptx::grid_dependency_launch() after its wait, where its last loads have been issued: the next grid's
 //   blocks take the room that is left on the SMs, and wait there. A grid that takes ready flags may say so earlier (below).
 // On devices before sm_90 nothing overlaps, and both are empty.
@@ -36,6 +37,18 @@ __device__ __forceinline__ void grid_dependency_wait(LADDER_WHERE_ALONE) {
   simt::grid_dependency_wait(where);
 #elif __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// grid_dependency_wait() once `index`, which is not negative, has been computed. NOTE: ptxas sinks index arithmetic below a
+// plain wait, to its first use: three divisions, 115 instructions of one thread, between the end of the grid in front and the
+// first load. The branch keeps it above. A loop may call it every time: after the first it returns at once.
+__device__ __forceinline__ void grid_dependency_wait_after([[maybe_unused]] int index LADDER_WHERE) {
+#if !defined(__CUDACC__)
+  simt::grid_dependency_wait(where);
+#else
+  if (index < 0) __trap();
+  grid_dependency_wait();
 #endif
 }
 
