@@ -69,6 +69,7 @@ void Block::begin(int rank, uint3 block_idx, void (*enter)(boost::context::detai
     fiber.ended = false;
     fiber.over = false;
     fiber.waited = !launch.overlaps_previous;
+    fiber.takes_flags = false;
     fiber.collective = nullptr;
     fiber.event = nullptr;
     fiber.arrived = false;

@@ -32,7 +32,9 @@ class BlockCluster {
     Launch launch;
     std::uint64_t number;  // of the launch, unique
     Options options;
-    std::atomic<bool>* waited;  // a thread executed griddepcontrol.wait
+    std::atomic<bool>* waited;             // a thread executed griddepcontrol.wait
+    std::atomic<bool>* starts_next_early;  // a thread let the next grid start while it took flags, before it waited
+    bool started_early;                    // the grid in front did so
   };
 
   BlockCluster();

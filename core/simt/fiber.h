@@ -33,8 +33,9 @@ struct Fiber : detail::Thread, Side {
   Block* block = nullptr;
   int index = 0;  // linear thread index
   bool ended = false;
-  bool waited = false;   // for the grid in front, or the launch does not overlap it
-  bool arrived = false;  // at the cluster's barrier, in the phase `arrived_phase`, and did not wait for it yet
+  bool waited = false;       // for the grid in front or for flags of it, or the launch does not overlap it
+  bool takes_flags = false;  // of the grid in front, which it has not waited for yet
+  bool arrived = false;      // at the cluster's barrier, in the phase `arrived_phase`, and did not wait for it yet
   unsigned arrived_phase = 0;
   unsigned mask = 0;
 

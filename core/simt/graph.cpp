@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/simt/early_start.h"
 #include "core/simt/options.h"
 #include "core/simt/stream.h"
 
@@ -82,7 +83,8 @@ std::vector<std::size_t> latest_order(const Recording& nodes) {
 
 }  // namespace
 
-void enqueue(Stream stream, Work work) {
+void enqueue(Stream stream, Work enqueued) {
+  Work work = [stream, enqueued = std::move(enqueued)] { run_on(stream, enqueued); };
   if (stream == nullptr) return work();
   if (const auto to = stream->recording.lock()) {
     to->push_back({.work = std::move(work), .stream = stream, .before = stream->passed});

@@ -30,14 +30,25 @@ void grid_dependency_wait(Where where) {
   BlockCluster& cluster = detail::active("griddepcontrol.wait", where).cluster();
   *cluster.kernel().waited = true;
   cluster.pass_grid_dependency("griddepcontrol.wait", where);
+  running().takes_flags = false;
 }
 
 void grid_dependency_flags(Where where) {
-  detail::active("a ready flag", where).cluster().pass_grid_dependency("a ready flag", where);
+  const Block& block = detail::active("a ready flag", where);
+  if (running().waited) return;
+  if (block.cluster().kernel().started_early) {
+    block.fault(
+        "a ready flag before griddepcontrol.wait: the grid in front took flags itself and let this one start before it "
+        "waited, so the one in front of that may not have ended",
+        where);
+  }
+  running().takes_flags = true;
+  block.cluster().pass_grid_dependency("a ready flag", where);
 }
 
 void grid_dependency_launch(Where where) {
   const Block& block = detail::active("griddepcontrol.launch_dependents", where);
+  if (running().takes_flags) *block.cluster().kernel().starts_next_early = true;
   if (running().waited) return;
   block.fault(
       "griddepcontrol.launch_dependents before griddepcontrol.wait: the grid after this one could take the place of "

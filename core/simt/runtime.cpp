@@ -11,6 +11,7 @@
 #include "core/cluster_shape.h"
 #include "core/simt/access.h"
 #include "core/simt/block.h"
+#include "core/simt/early_start.h"
 #include "core/simt/order.h"
 #include "core/simt/sanitizer.h"
 #include "core/simt/watchdog.h"
@@ -151,12 +152,15 @@ void run(const Launch& requested, void (*body)(void*), void* context) {
   if (launch.cooperative) launch.cluster = launch.grid;  // run as one: see grid_barrier.h
   static std::atomic<std::uint64_t> num_launches{0};
   std::atomic<bool> waited{!launch.overlaps_previous};
+  std::atomic<bool> starts_next_early{false};
   const BlockCluster::Kernel kernel{.body = body,
                                     .context = context,
                                     .launch = launch,
                                     .number = ++num_launches,
                                     .options = options(),
-                                    .waited = &waited};
+                                    .waited = &waited,
+                                    .starts_next_early = &starts_next_early,
+                                    .started_early = started_early()};
   const dim3 grid(launch.grid.x / launch.cluster.x, launch.grid.y / launch.cluster.y, launch.grid.z / launch.cluster.z);
   const std::uint64_t num_clusters = std::uint64_t{grid.x} * grid.y * grid.z;
   const ClusterOrder start_order(num_clusters, kernel.options);
@@ -205,6 +209,7 @@ void run(const Launch& requested, void (*body)(void*), void* context) {
   } else {
     run_clusters(0, num_clusters, false);
   }
+  note_early_start(starts_next_early);
   if (error) std::rethrow_exception(error);
   if (!waited) {
     throw Fault(

@@ -116,16 +116,15 @@ __device__ __forceinline__ PatchRange patch_range_of_block(const Problem& p) {
           .chunks = ceil_div(Weights::channels_in(p), kChunk)};
 }
 
-// Producer, one thread: loads the block's patches, and the weights along with the first patch.
+// Producer, one thread: waits for the grid in front, then loads the block's patches, with the first one the weights.
 template <class Weights, class Tile>
 __device__ __forceinline__ void load_columns(const Problem& p, const ColumnSmem<Tile>& smem,
                                              const PatchRange& work_range, const ptx::TensorMap& image_map,
                                              const ptx::TensorMap& w_map) {
-  ptx::tma_prefetch(image_map);
-  ptx::tma_prefetch(w_map);
   int i = 0;
   for (int patch = work_range.first; patch < work_range.count; patch += work_range.step) {
     const PatchPosition position = position_of<Tile>(p, patch);
+    ptx::grid_dependency_wait_after(position.image | position.row | position.col | work_range.channel0);
     for (int chunk = 0; chunk < work_range.chunks; ++chunk, ++i) {
       const int stage = stage_of<Tile::kStages>(i);
       // A fresh barrier lets a wait for the parity before its first phase pass: parity ^ 1.

@@ -77,13 +77,12 @@ struct TileRange {
   int channel0, first_tile, tile_step, tiles;
 };
 
-// The producer, one thread: patches of every tile; with the first tile's, the weights.
+// Producer, one thread: waits for the grid in front, then loads patches of every tile, with the first tile's the weights.
 template <class Weights, class Tile>
 __device__ __forceinline__ void load_resident(const Problem& p, const ResidentSmem<Tile>& smem,
                                               const TileRange& work_range, int chunks, const ptx::TensorMap& image_map,
                                               const ptx::TensorMap& w_map) {
-  ptx::tma_prefetch(image_map);
-  ptx::tma_prefetch(w_map);
+  ptx::grid_dependency_wait();
   int i = 0;
   for (int tile = work_range.first_tile; tile < work_range.tiles; tile += work_range.tile_step) {
     for (int chunk = 0; chunk < chunks; ++chunk, ++i) {

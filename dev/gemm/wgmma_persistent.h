@@ -48,8 +48,11 @@ __device__ __forceinline__ void wgmma_persistent(const Product& c, const A& a_ma
     turns.init();
     ptx::mbarrier_fence_init();
   }
+  if (threadIdx.x == kConsumerThreads) {
+    a_maps.prefetch();
+    ptx::tma_prefetch(b_map);
+  }
   __syncthreads();
-  ptx::grid_dependency_wait();
 
   // Columns fastest: blocks that share rows of A run together.
   const int tiles_n = ceil_div(c.columns, Tile::kBlockN);
@@ -60,12 +63,11 @@ __device__ __forceinline__ void wgmma_persistent(const Product& c, const A& a_ma
     // The producer, one thread. A fresh barrier lets a wait for the parity before its first phase pass: parity ^ 1.
     ptx::warpgroup_reg_dealloc<kProducerRegisters>();
     if (threadIdx.x != kConsumerThreads) return;
-    a_maps.prefetch();
-    ptx::tma_prefetch(b_map);
     int i = 0;
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
       const int row0 = tile / tiles_n * Tile::kBlockM;
       const int col0 = tile % tiles_n * Tile::kBlockN;
+      ptx::grid_dependency_wait_after(row0 | col0);
       for (int step = 0; step < steps; ++step, ++i) {
         const int stage = stage_of<Tile::kStages>(i);
         unsigned char* const to = smem + stage * Tile::kStageBytes;
@@ -85,6 +87,7 @@ __device__ __forceinline__ void wgmma_persistent(const Product& c, const A& a_ma
   const bool elected = threadIdx.x % 32 == 0;
   unsigned char* const staging = stores + warp * kParts * Store::kBytes;
   int turn = group;
+  ptx::grid_dependency_wait();
   for (int tile = blockIdx.x + group * gridDim.x; tile < tiles; tile += kConsumerGroups * gridDim.x) {
     const int row0 = tile / tiles_n * Tile::kBlockM + warp % 4 * 16;
     const int col0 = tile % tiles_n * Tile::kBlockN;

@@ -20,13 +20,15 @@ __global__ void __launch_bounds__(kParameterThreads)
 }
 
 // Adds up rows as they come, and clears their ready flags. The grid starts when every block of the kernel before it is at work
-// on its last slab, so all rows will come.
+// on its last slab, so all rows will come. The next grid starts before them: its blocks set up their barriers and wait while
+// dx is being written.
 template <class P>
 __global__ void __launch_bounds__(kParameterThreads)
     groupnorm_backward_flagged_parameters_kernel(FlaggedRow* all, int rows, int c, float* dgamma, float* dbeta) {
   constexpr int kAtOnce = 4;
   constexpr unsigned kClocks = 200;  // between two looks, which keep the L2 from its work
   ptx::grid_dependency_flags();
+  ptx::grid_dependency_launch();
   const int channel = parameter_channel(blockIdx.x);
   float2 sum{0, 0};
   if (channel < c) {

@@ -15,12 +15,13 @@ namespace ladder::ptx {
 using ladder::make_tensor_map;
 using ladder::TensorMap;
 
-// Fetches a descriptor ahead of its first use.
+// Fetches a descriptor ahead of its first use. A kernel parameter is there before the kernel begins: prefetch before
+// grid_dependency_wait(). The emulator reads the map, so that one in device memory is a fault there.
 __device__ __forceinline__ void tma_prefetch(const TensorMap& map) {
 #if defined(__CUDACC__)
   LADDER_SM90_ASM("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 #else
-  (void)map;
+  static_cast<void>(*reinterpret_cast<const volatile unsigned char*>(&map));
 #endif
 }
 

@@ -29,8 +29,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   LADDER_DYN_SMEM(dynamic_smem);
   const ColumnSmem<Tile> smem(dynamic_smem);
   if (threadIdx.x == 0) smem.init_barriers();
+  if (threadIdx.x == kConsumerThreads) {
+    ptx::tma_prefetch(dy_map);
+    ptx::tma_prefetch(w_map);
+  }
   __syncthreads();
-  ptx::grid_dependency_wait();
   const PatchRange work_range = patch_range_of_block<BackwardColumnWeights, Tile>(p);
 
   // The producer.
@@ -44,6 +47,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const bool elected = threadIdx.x % 32 == 0;
   auto out = store_of_group<T>(smem, work_range, group, p.c);
   int turn = group;
+  ptx::grid_dependency_wait();
   for (int patch = work_range.first + group * work_range.step; patch < work_range.count;
        patch += kConsumerGroups * work_range.step, turn += kConsumerGroups) {
     float sum[Tile::kPixels / 2];

@@ -28,8 +28,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   const ResidentSmem<Tile> smem(dynamic_smem);
   const int chunks = ceil_div(p.c, kChunk);
   if (threadIdx.x == 0) smem.init_barriers(chunks);
+  if (threadIdx.x == kConsumerThreads) {
+    ptx::tma_prefetch(x_map);
+    ptx::tma_prefetch(w_map);
+  }
   __syncthreads();
-  ptx::grid_dependency_wait();
   const int channel_tiles = ceil_div(p.k, kTileChannels);
   const TileRange work_range{.channel0 = static_cast<int>(blockIdx.x) % channel_tiles * kTileChannels,
                              .first_tile = static_cast<int>(blockIdx.x / channel_tiles),
@@ -47,6 +50,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const bool elected = threadIdx.x % 32 == 0;
   unsigned char* const staging = smem.stores + threadIdx.x / 32 * PatchStore<T>::kBytes;
   int turn = group;
+  ptx::grid_dependency_wait();
   for (int tile = work_range.first_tile + group * work_range.tile_step; tile < work_range.tiles;
        tile += kConsumerGroups * work_range.tile_step) {
     float sum[Tile::kPatches][kTileChannels / 2];

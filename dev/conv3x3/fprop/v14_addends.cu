@@ -112,8 +112,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   LADDER_DYN_SMEM(dynamic_smem);
   const HaloSmem<Tile> smem(dynamic_smem);
   if (threadIdx.x == 0) smem.init_barriers();
+  if (threadIdx.x == kConsumerWarps * 32) {
+    ptx::tma_prefetch(x_map);
+    ptx::tma_prefetch(w_map);
+  }
   __syncthreads();
-  ptx::grid_dependency_wait();
   const HaloTiles tiles = halo_tiles<T, Tile>(p);
   const int warp = threadIdx.x / 32;
   RingIndex<Tile::kStagesA> a;
@@ -123,11 +126,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (warp >= kConsumerWarps) {
     ptx::warpgroup_reg_dealloc<kProducerRegisters>();
     if (threadIdx.x != kConsumerWarps * 32) return;
-    ptx::tma_prefetch(x_map);
-    ptx::tma_prefetch(w_map);
     for (int tile = blockIdx.x; tile < tiles.count; tile += gridDim.x) {
       const int channel0 = tile % tiles.channel_tiles * Tile::kBlockN;
       const int patch0 = tile / tiles.channel_tiles * Tile::kPatches;
+      const PatchPosition first = patch_position(p, patch0);
+      ptx::grid_dependency_wait_after(first.image | first.row | first.col | channel0);
       for (int chunk = 0; chunk < tiles.chunks; ++chunk, a.advance()) {
         // A fresh barrier lets a wait for the parity before its first phase pass: parity ^ 1.
         ptx::mbarrier_wait(smem.empty_a + a.stage, a.parity ^ 1);
@@ -150,6 +153,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   unsigned char* const rows[R::kBuffers] = {smem.staging + warp * kStagingBytes,
                                             dynamic_smem + R::kSecondRowsOffset + warp * kStagingBytes};
   unsigned reduce_parity = 0;
+  ptx::grid_dependency_wait();
   for (int tile = blockIdx.x; tile < tiles.count; tile += gridDim.x) {
     const int channel0 = tile % tiles.channel_tiles * Tile::kBlockN;
     const int patch0 = tile / tiles.channel_tiles * Tile::kPatches + (Tile::kSplitK ? 0 : group * Tile::kGroupPatches);

@@ -72,6 +72,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     ptx::mbarrier_fence_init();
   }
+  if (threadIdx.x == kConsumerWarps * 32) {
+    ptx::tma_prefetch(x_map);
+    ptx::tma_prefetch(dy_map);
+  }
   __syncthreads();
   ptx::grid_dependency_wait();
 
@@ -82,10 +86,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (warp >= kConsumerWarps && warp < kFirstBiasWarp) {
     if (lane != 0) return;
     const int producer = warp - kConsumerWarps;
-    if (producer == 0) {
-      ptx::tma_prefetch(x_map);
-      ptx::tma_prefetch(dy_map);
-    }
     PatchPosition position = patch_position(p, begin);
     for (int i = 0; i < count; ++i, position.advance(p)) {
       if (i % kProducers != producer) continue;

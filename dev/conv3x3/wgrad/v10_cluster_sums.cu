@@ -64,6 +64,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     ptx::mbarrier_fence_init();
   }
+  if (threadIdx.x == kConsumerWarps * 32) {
+    ptx::tma_prefetch(x_map);
+    ptx::tma_prefetch(dy_map);
+  }
   __syncthreads();
   ptx::grid_dependency_wait();
 
@@ -98,10 +102,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   } else if (warp < kFirstBiasWarp) {
     const int producer = warp - kConsumerWarps;
     if (lane == 0) {
-      if (producer == 0) {
-        ptx::tma_prefetch(x_map);
-        ptx::tma_prefetch(dy_map);
-      }
       PatchPosition position = patch_position(p, begin);
       for (int i = 0; i < count; ++i, position.advance(p)) {
         if (i % kProducers != producer) continue;

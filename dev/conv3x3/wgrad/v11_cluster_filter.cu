@@ -62,6 +62,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     ptx::mbarrier_fence_init();
   }
+  if (threadIdx.x == kProducerWarp * 32) {
+    ptx::tma_prefetch(x_map);
+    ptx::tma_prefetch(dy_map);
+  }
   __syncthreads();
   ptx::grid_dependency_wait();
 
@@ -95,8 +99,6 @@ __global__ void __launch_bounds__(kThreads, 1)
     ptx::warpgroup_fence_operand(sum);
   } else if (warp == kProducerWarp) {
     if (lane == 0) {
-      ptx::tma_prefetch(x_map);
-      ptx::tma_prefetch(dy_map);
       PatchPosition position = patch_position(p, begin);
       for (int i = 0; i < count; ++i, position.advance(p)) {
         unsigned char* const stage = smem + stage_of<kStages>(i) * kStageBytes;

@@ -69,6 +69,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     ptx::mbarrier_fence_init();
   }
+  if (threadIdx.x == kProducerWarp * 32) {
+    ptx::tma_prefetch(layers.x[layer]);
+    ptx::tma_prefetch(layers.dy[layer]);
+  }
   __syncthreads();
   ptx::grid_dependency_wait();
 

@@ -35,8 +35,11 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
                           const __grid_constant__ ptx::TensorMap w_map, Epilogue<T, P> epilogue, T* y) {
   using Tile = Tile<T>;
   LADDER_DYN_SMEM(smem);  // [stage]: 128 rows of x, then 256 of w, 128 bytes each
+  if (threadIdx.x == kConsumerThreads) {
+    ptx::tma_prefetch(x_map);
+    ptx::tma_prefetch(w_map);
+  }
   const StageBarriers<Tile> stages(smem);
-  ptx::grid_dependency_wait();
 
   const Product c = product(p);
   const TileOrder<Tile> order(c);
@@ -47,8 +50,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
     // The producer, one thread. A fresh barrier lets a wait for the parity before its first phase pass: parity ^ 1.
     ptx::warpgroup_reg_dealloc<kProducerRegisters>();
     if (threadIdx.x != kConsumerThreads) return;
-    ptx::tma_prefetch(x_map);
-    ptx::tma_prefetch(w_map);
+    ptx::grid_dependency_wait();
     for (int tile = blockIdx.x; tile < order.count(); tile += gridDim.x) {
       const int2 first = order.offset_of(tile);
       for (int step = 0; step < steps; ++step, ring.advance()) {
@@ -69,6 +71,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   const int warp = threadIdx.x / 32;
   const bool elected = threadIdx.x % 32 == 0;
   unsigned char* const staging = smem + Tile::kStages * Tile::kStageBytes + warp * kWarpStoreBytes<T>;
+  ptx::grid_dependency_wait();
   for (int tile = blockIdx.x; tile < order.count(); tile += gridDim.x) {
     const int2 first = order.offset_of(tile);
     float acc[kBlockN / 2];

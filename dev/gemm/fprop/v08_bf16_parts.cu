@@ -88,6 +88,10 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
                           const __grid_constant__ ptx::TensorMap w_map, Epilogue<float> epilogue, float* y) {
   using Tile = Tile<kParts>;
   LADDER_DYN_SMEM(smem);  // [stage]: [part] of x, 128 rows of 128 bytes each, then of w
+  if (threadIdx.x == kConsumerThreads) {
+    ptx::tma_prefetch(x_map);
+    ptx::tma_prefetch(w_map);
+  }
   const StageBarriers<Tile> stages(smem);
   ptx::grid_dependency_wait();
 
@@ -100,8 +104,6 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
     // The producer, one thread: all parts of a step in one box.
     ptx::warpgroup_reg_dealloc<kProducerRegisters>();
     if (threadIdx.x != kConsumerThreads) return;
-    ptx::tma_prefetch(x_map);
-    ptx::tma_prefetch(w_map);
     for (int tile = blockIdx.x; tile < order.count(); tile += gridDim.x) {
       const int2 first = order.offset_of(tile);
       for (int step = 0; step < steps; ++step, ring.advance()) {

@@ -52,6 +52,10 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
                           const __grid_constant__ ptx::TensorMap w_map, Epilogue<T, P> epilogue, T* y) {
   using Tile = Tile<T>;
   LADDER_DYN_SMEM(smem);  // [stage]: 128 rows of x, then 256 of w, 128 bytes each
+  if (threadIdx.x == kConsumerThreads) {
+    ptx::tma_prefetch(x_map);
+    ptx::tma_prefetch(w_map);
+  }
   const StageBarriers<Tile> stages(smem, kPair);
   ptx::cluster_sync();  // the other block's barriers can be arrived at
   ptx::grid_dependency_wait();
@@ -69,8 +73,6 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
     if (threadIdx.x == kConsumerThreads) {
       constexpr int kHalf = kBlockN / static_cast<int>(kPair);
       constexpr std::uint16_t kBoth = (1 << kPair) - 1;
-      ptx::tma_prefetch(x_map);
-      ptx::tma_prefetch(w_map);
       for (int tile = cluster; tile < order.count(); tile += clusters) {
         const int2 first = order.offset_of(tile);
         for (int step = 0; step < steps; ++step, ring.advance()) {

@@ -57,6 +57,10 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     }
     ptx::mbarrier_fence_init();
   }
+  if (threadIdx.x == Tile::kConsumerWarps * 32) {
+    x_maps.prefetch();
+    ptx::tma_prefetch(dy_map);
+  }
   __syncthreads();
   ptx::grid_dependency_wait();
 
@@ -91,8 +95,6 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
   } else if (bias_warp < 0) {
     // The producer, one thread. A fresh barrier lets a wait for the parity before its first phase pass: parity ^ 1.
     if (lane == 0) {
-      x_maps.prefetch();
-      ptx::tma_prefetch(dy_map);
       for (int i = 0; i < count; ++i) {
         const int stage = stage_of<Tile::kStages>(i);
         unsigned char* const to = smem + stage * Tile::kStageBytes;

@@ -68,6 +68,10 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     }
     ptx::mbarrier_fence_init();
   }
+  if (threadIdx.x == Tile::kConsumerWarps * 32) {
+    layers.x[layer].prefetch();
+    ptx::tma_prefetch(layers.dy[layer]);
+  }
   __syncthreads();
   ptx::grid_dependency_wait();
 
