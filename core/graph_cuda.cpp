@@ -5,7 +5,6 @@
 
 #include <utility>
 
-#include "core/capture_priority.h"
 #include "core/cuda_check.h"
 
 namespace ladder {
@@ -91,32 +90,8 @@ Graph::Graph(Graph&&) noexcept = default;
 Graph& Graph::operator=(Graph&&) noexcept = default;
 Graph::~Graph() = default;
 
-namespace {
-
-// Stream of the highest or of the lowest priority, which is the default.
-class CaptureStream {
- public:
-  explicit CaptureStream(bool high_priority) {
-    int lowest = 0;
-    int highest = 0;
-    LADDER_CUDA(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
-    LADDER_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, high_priority ? highest : lowest));
-  }
-  ~CaptureStream() { (void)cudaStreamDestroy(stream_); }
-  CaptureStream(const CaptureStream&) = delete;
-  CaptureStream& operator=(const CaptureStream&) = delete;
-
-  operator Stream() const { return stream_; }  // NOLINT(google-explicit-constructor): it is one
-
- private:
-  Stream stream_ = nullptr;
-};
-
-}  // namespace
-
 Graph Graph::capture(const std::function<void(Stream)>& enqueue) {
-  const bool prioritized = captured_stream_has_priority();
-  const CaptureStream stream(prioritized);  // a kernel node keeps the priority of the stream it is captured from
+  const OwnedStream stream;
   auto impl = std::make_unique<Impl>();
   // Thread-local: what other threads do meanwhile is none of the capture's business.
   LADDER_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
@@ -128,8 +103,7 @@ Graph Graph::capture(const std::function<void(Stream)>& enqueue) {
     throw;
   }
   LADDER_CUDA(cudaStreamEndCapture(stream, &impl->graph));
-  const unsigned flags = prioritized ? cudaGraphInstantiateFlagUseNodePriority : 0;
-  LADDER_CUDA(cudaGraphInstantiate(&impl->executable, impl->graph, flags));
+  LADDER_CUDA(cudaGraphInstantiate(&impl->executable, impl->graph, 0));
   return Graph(std::move(impl));
 }
 

@@ -15,7 +15,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/backend.h"
-#include "core/capture_priority.h"
 #include "core/dependent_launch.h"
 #include "core/error.h"
 #include "io/aside_file.h"
@@ -37,7 +36,6 @@ constexpr std::array kSwitches = {
     Switch{"overlap", &Side::overlap},
     Switch{"branches", &Side::branches},
     Switch{"batches", &Side::batches},
-    Switch{"priority", &Side::priority},
 };
 
 struct Key {
@@ -201,7 +199,6 @@ int compare(const TrainingConfig& config, const TrainingOptions& options, const 
   std::size_t bytes = bench.bytes();
   for (Built& built : sides) {
     overlap_launches(built.side.overlap);
-    prioritize_captured_stream(built.side.priority);
     StepOptions of_step = bench.options();
     of_step.branches = of_step.branches && built.side.branches;
     of_step.batches = of_step.batches && built.side.batches;
@@ -210,7 +207,6 @@ int compare(const TrainingConfig& config, const TrainingOptions& options, const 
     bytes += built.step->bytes();
   }
   overlap_launches(true);
-  prioritize_captured_stream(false);
 
   bench.seconds_a_step(*sides[0].step, 0, training_steps);
   for (Built& built : sides) built.first_loss = loss_of(bench, built, training_steps + 1);

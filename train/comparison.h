@@ -18,15 +18,14 @@ struct Side {
   bool overlap = true;   // launches may overlap (core/dependent_launch.h)
   bool branches = true;  // StepOptions
   bool batches = true;
-  bool priority = false;  // the main stream's blocks before the side stream's (core/capture_priority.h)
 
   bool operator==(const Side&) const = default;
 };
 
 // Parses --compare: "conv3x3/fprop=v09,v14" gives two sides. Several keys, each with the same number of values, change
 // together: the second side of "conv3x3/fprop=v09,v14,conv3x3/dgrad=v10,v12" has v14 and v12. The value `promoted`
-// keeps the promoted version of a pass; the keys `overlap`, `branches`, `batches` and `priority` take on
-// and off. Throws UsageError.
+// keeps the promoted version of a pass; the keys `overlap`, `branches` and `batches` take on and off. Throws
+// UsageError.
 std::vector<Side> sides_of(std::string_view text);
 
 // Replays the sides' graphs in turn, `rounds` times forth and back (A B B A), and writes every time to `file`, schema

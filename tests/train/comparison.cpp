@@ -22,8 +22,6 @@ TEST(Sides, SwitchesHaveTheirWords) {
   EXPECT_EQ(sides_of("branches=on,off,batches=off,on"),
             (std::vector<Side>{{.name = "branches=on,batches=off", .batches = false},
                                {.name = "branches=off,batches=on", .branches = false}}));
-  EXPECT_EQ(sides_of("priority=off,on"),
-            (std::vector<Side>{{.name = "priority=off"}, {.name = "priority=on", .priority = true}}));
 }
 
 TEST(Sides, WhatComparesNothingIsRefused) {
