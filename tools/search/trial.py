@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from . import log, memory, promoted_times, sandbox
 _SCRATCH = Path("/scratch")  # the candidate's folder inside the sandbox
 _STUB = "bench/untrusted/candidate.cu.o"
 _MOST_SOURCE = 1 << 20  # bytes
+_GPU = threading.Lock()
 _DRAWN = 12  # problems that the judge draws beside those of a set
 _WITH_HEADERS = ("core", "dev")
 _SET_UP = ("root", "cuda", "cuda-headers", "include")  # folders of ./ladder setup with libraries and headers
@@ -87,9 +89,8 @@ def prepare(a_pass, preset, words=(), read=()):
     done = tools.captured(tools.ninja(), "-C", place.folder, "-t", "commands", program)
     last = done.stdout.strip().splitlines()[-1]
     words = shlex.split(next(part for part in last.split(" && ") if f"-o {program}" in part))
-    place.linker = [
-        word for word in words if not word.startswith("-Wl,--dependency-file")
-    ]  # would be written into the build
+    # Without the dependency file, which would be written into the build.
+    place.linker = [word for word in words if not word.startswith("-Wl,--dependency-file")]
     return place
 
 
@@ -109,7 +110,7 @@ def judge(place, source, asked, limits, progress=lambda text: None):
         if reason:
             verdict = {"verdict": "FAIL", "reason": reason, "times": [], "compiled": False}
         else:
-            with lock.held(paths.BUILD / ".try-gpu.lock") if place.gpu else contextlib.nullcontext():
+            with _on_gpu() if place.gpu else contextlib.nullcontext():
                 verdict = _judged(place, asked, Path(scratch), limits, progress, asked not in place.with_baselines)
                 if place.gpu and verdict["verdict"] == "PASS":
                     wait()
@@ -119,6 +120,13 @@ def judge(place, source, asked, limits, progress=lambda text: None):
     verdict["wall_s"] = round(time.monotonic() - began, 3)
     promoted_times.fill(place, verdict["times"])
     return {**verdict, **sums(_with_baselines(place, asked, verdict))}
+
+
+@contextlib.contextmanager
+def _on_gpu():
+    """One candidate at a time, of this process's threads (without a word) and of other processes."""
+    with _GPU, lock.held(paths.BUILD / ".try-gpu.lock"):
+        yield
 
 
 def _time_promoted(place, times, limits, progress):
