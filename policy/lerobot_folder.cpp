@@ -235,7 +235,7 @@ class FolderReader {
       return;
     }
     policy.action = unnormalization(*found, config_.action.size);
-    policy.notes.push_back(fmt::format("actions in the robot's units: {} of {}", found->mode,
+    policy.notes.push_back(fmt::format("actions in the robot's units: {}, from {}", found->mode,
                                        has_pipeline ? "policy_postprocessor.json" : "unnormalize_outputs"));
   }
 
@@ -266,13 +266,17 @@ class FolderReader {
     for (const Feature& input : plain_inputs()) {
       const std::optional<Statistics> found =
           pipeline ? pipeline->statistics(input) : buffer_statistics(model, json_, "normalize_inputs", input);
-      modes.push_back(found ? found->mode : "no statistics");
+      if (found) modes.push_back(fmt::format("{} of {}", found->mode, input.name));
       const Affine map = normalization(found.value_or(Statistics{}), input.size);
       all.scale.insert(all.scale.end(), map.scale.begin(), map.scale.end());
       all.offset.insert(all.offset.end(), map.offset.begin(), map.offset.end());
     }
+    if (modes.empty()) {
+      policy.notes.push_back(layout + ", as given: the folder has no statistics of it");
+      return;
+    }
     policy.observation = all;
-    policy.notes.push_back(fmt::format("{}, in the robot's units: {} of {}", layout, fmt::join(modes, ", "),
+    policy.notes.push_back(fmt::format("{}, in the robot's units: {}, from {}", layout, fmt::join(modes, ", "),
                                        pipeline ? "policy_preprocessor.json" : "normalize_inputs"));
   }
 

@@ -70,6 +70,7 @@ TEST_F(LeRobotFolders, TheActionsToExecute) {
 // config.json of 2024: shapes without types, modes of names in small letters.
 // LeRobot concatenates observation.state and the environment's state; other states are no input of the network.
 TEST_F(LeRobotFolders, OtherStatesAreNoInput) {
+  add_buffers();
   json more = config();
   more["input_features"]["observation.velocity"] = feature("STATE", {7});
   write(more);

@@ -56,9 +56,10 @@ TEST_F(LeRobotFolders, BuffersAreApplied) {
   expect(policy.observation, 1, "MIN_MAX", 100, 101, false);
   expect(policy.observation, 2, "MEAN_STD", 40, 2, false);
   EXPECT_EQ(policy.notes, (std::vector<std::string>{
-                              "actions in the robot's units: MIN_MAX of unnormalize_outputs",
+                              "actions in the robot's units: MIN_MAX, from unnormalize_outputs",
                               "an observation is 2 time steps of observation.state [2], observation.environment_state "
-                              "[1], in the robot's units: MIN_MAX, MEAN_STD of normalize_inputs"}));
+                              "[1], in the robot's units: MIN_MAX of observation.state, MEAN_STD of "
+                              "observation.environment_state, from normalize_inputs"}));
 }
 
 TEST_F(LeRobotFolders, AConfigOf2024) {
@@ -85,7 +86,8 @@ TEST_F(LeRobotFolders, PipelinesAreAppliedInEveryMode) {
     write_pipelines({{"STATE", "MIN_MAX"}, {"ENV", "MEAN_STD"}, {"ACTION", mode}});
     const PolicyFile policy = read();
     EXPECT_EQ(policy.units, "");
-    EXPECT_EQ(policy.notes.at(0), fmt::format("actions in the robot's units: {} of policy_postprocessor.json", mode));
+    EXPECT_EQ(policy.notes.at(0),
+              fmt::format("actions in the robot's units: {}, from policy_postprocessor.json", mode));
     for (const std::size_t i : {0, 1}) {
       expect_map(policy.action, i, [&](float x) { return lerobot::pipeline(mode, x, s[2 * i], s[2 * i + 1], true); });
     }
@@ -105,6 +107,8 @@ TEST_F(LeRobotFolders, ActionsThatStayNormalisedAreSaidToBe) {
             "actions are in the network's units, as a rule normalised: the folder has neither "
             "policy_postprocessor.json nor unnormalize_outputs in model.safetensors");
   EXPECT_TRUE(read().action.scale.empty());
+  EXPECT_TRUE(read().observation.scale.empty());
+  EXPECT_TRUE(has(read().notes.at(0), "[1], as given: the folder has no statistics of it"));
   put(folder_ / "policy_postprocessor.json", R"({"steps": [{"registry_name": "device_processor"}]})");
   EXPECT_TRUE(has(read().units, "policy_postprocessor.json has no statistics of them"));
 }

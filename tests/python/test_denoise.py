@@ -223,7 +223,7 @@ def test_a_folder_of_lerobot(tmp_path):
     ):
         shape, found, says = actions(folder, "--all")
         assert shape == (3, 16, 2)
-        assert f"actions in the robot's units: MIN_MAX of {source}" in says and "as a rule normalised" not in says
+        assert f"actions in the robot's units: MIN_MAX, from {source}" in says and "as a rule normalised" not in says
         for i, (x, y) in enumerate(zip(normalised, found, strict=True)):
             assert y == pytest.approx((x + 1) / 2 * (high[i % 2] - low[i % 2]) + low[i % 2], abs=2e-6)
         shape, executed, says = actions(folder)
