@@ -33,7 +33,7 @@ struct Options {
   std::string config;
   std::filesystem::path observation, noise, scheduler_config;
   std::filesystem::path out = "actions.npy", json;
-  bool random = false, time = false, explain = false;
+  bool random = false, time = false, explain = false, all = false;
   std::optional<int> batch, steps, groups, horizon;
   std::string scheduler;
   double eta = 0;
@@ -129,6 +129,18 @@ void time_answers(const Options& o, const PolicyFile& file, const SamplingSchedu
   fmt::print("wrote {}\n", o.json.string());
 }
 
+// Returns the actions of the window, [samples, window.count, action_dim], from [samples, horizon, action_dim].
+std::vector<float> in_window(std::span<const float> actions, const ActionWindow& window,
+                             const nn::Unet1dConfig& network) {
+  const std::size_t row = network.action_dim, per_sample = row * network.horizon;
+  std::vector<float> cut;
+  for (std::size_t begin = 0; begin < actions.size(); begin += per_sample) {
+    const auto part = actions.subspan(begin + window.first * row, window.count * row);
+    cut.insert(cut.end(), part.begin(), part.end());
+  }
+  return cut;
+}
+
 int denoise(const Options& o) {
   using Clock = std::chrono::steady_clock;
   const auto began = Clock::now();
@@ -144,7 +156,8 @@ int denoise(const Options& o) {
   if (o.eta > 0 && scheduler.kind == diffusion::SchedulerKind::ddpm) {
     throw UsageError("--eta is ddim's: --scheduler ddim");
   }
-  SamplingSchedule steps(scheduler, o.steps);
+  const std::optional<int> file_steps = o.scheduler_config.empty() ? file.steps : std::nullopt;
+  SamplingSchedule steps(scheduler, o.steps ? o.steps : file_steps);
   const std::vector<float> observed = observations(o, file.network.observation);
   if (o.observation.empty()) file.observation = {};  // random observations are already normalised
   const int samples = static_cast<int>(observed.size()) / file.network.observation;
@@ -171,16 +184,22 @@ int denoise(const Options& o) {
   const auto seconds = [](auto time) { return std::chrono::duration<double>(time).count(); };
   fmt::print("{} answered in {:.3g} ms{}, after {:.3g} s of loading\n", samples, 1e3 * seconds(Clock::now() - loaded),
              backend::kind() == backend::Kind::emulator ? " on the emulator" : "", seconds(loaded - began));
-  io::write_npy(o.out, std::vector<float>(actions.begin(), actions.end()),
-                {samples, file.network.horizon, file.network.action_dim});
-  fmt::print("wrote {}\n", o.out.string());
+  const ActionWindow full{0, file.network.horizon};
+  const ActionWindow window = o.all ? full : file.window.value_or(full);
+  io::write_npy(o.out, in_window(actions, window, file.network), {samples, window.count, file.network.action_dim});
+  fmt::print("wrote {}", o.out.string());
+  if (window.count < full.count) {
+    fmt::print(": actions {} to {} of 0 to {}, which LeRobot executes (--all writes every one)", window.first,
+               window.first + window.count - 1, full.count - 1);
+  }
+  fmt::print("\n");
   if (o.time) time_answers(o, file, steps, samples, policy, observed);
   return 0;
 }
 
 void check(const Options& o) {
   if (o.policy.empty() == o.config.empty()) {
-    throw UsageError("name a policy's file or --config tiny, one of them");
+    throw UsageError("name a policy's file or folder, or --config tiny, one of them");
   }
   if (!o.policy.empty() && o.observation.empty() && !o.random) {
     throw UsageError("an observation is missing: --observation FILE.npy, or --random");
@@ -196,7 +215,9 @@ void check_outputs(const Options& o) {
   const std::pair<const char*, std::filesystem::path> inputs[] = {{"the policy", o.policy},
                                                                   {"--observation", o.observation},
                                                                   {"--noise", o.noise},
-                                                                  {"--scheduler-config", o.scheduler_config}};
+                                                                  {"--scheduler-config", o.scheduler_config},
+                                                                  {"the policy", o.policy / "config.json"},
+                                                                  {"the policy", o.policy / "model.safetensors"}};
   for (const auto& [flag, out] : outputs) {
     for (const auto& [input, path] : inputs) {
       std::error_code missing;
@@ -209,7 +230,7 @@ void check_outputs(const Options& o) {
 int run(int argc, char** argv) {
   Options o;
   CLI::App app("Answers with actions of a trained policy.", "denoise_policy");
-  app.add_option("policy", o.policy, "a policy's safetensors file");
+  app.add_option("policy", o.policy, "a policy's safetensors file, or a folder of LeRobot's save_pretrained");
   const auto add = [&](const char* flag, auto& value, const char* limits, const char* help) {
     return app.add_option(flag, value, help)->check(io::limits(limits));
   };
@@ -229,7 +250,8 @@ int run(int argc, char** argv) {
   app.option_defaults()->group("the scheduler");
   app.add_option("--scheduler", o.scheduler, "ddpm or ddim (default: what the file says, or ddpm)")
       ->check(io::words({"ddpm", "ddim"}));
-  add("--steps", o.steps, "[1, 1000000]", "denoising steps (default: as many as it was trained with)");
+  add("--steps", o.steps, "[1, 1000000]",
+      "denoising steps (default: what the file says, or as many as it was trained with)");
   add("--eta", o.eta, "[0, 1]", "ddim: 0 has no noise, 1 that of ddpm")->capture_default_str();
   app.add_option("--scheduler-config", o.scheduler_config,
                  "diffusers' scheduler_config.json, in the place of what the policy's file says")
@@ -245,6 +267,7 @@ int run(int argc, char** argv) {
   auto* const time = app.add_flag("--time", o.time, "besides: how long 1000 answers take, host to host");
   app.option_defaults()->group("what is written");
   app.add_option("--out", o.out, "actions, fp32 [n, horizon, d]")->capture_default_str()->type_name("FILE.npy");
+  app.add_flag("--all", o.all, "LeRobot's folder: every action of the horizon, not only those to execute");
   app.add_option("--json", o.json, "how long each of the answers of --time took")->needs(time)->type_name("FILE.json");
   if (!io::parse(app, {argv + 1, argv + argc})) return 0;
   check_outputs(o);

@@ -273,7 +273,8 @@ struct Policy::Impl {
     const auto* const normalised = static_cast<const float*>(host_actions.data());
     for (std::size_t i = 0; i < actions.size(); ++i) {
       const std::size_t j = i % static_cast<std::size_t>(config.action_dim);
-      actions[i] = action.scale.empty() ? normalised[i] : (normalised[i] - action.offset[j]) / action.scale[j];
+      actions[i] =
+          action.scale.empty() ? normalised[i] : static_cast<float>(action.scale[j] * normalised[i] + action.offset[j]);
     }
     check_finite(actions, std::size_t{1} * config.horizon * config.action_dim, "answer");
     return actions;
@@ -282,7 +283,7 @@ struct Policy::Impl {
   StepChoice choice;
   PolicyOptions options;
   nn::Unet1dConfig config;
-  Normalizer observation, action;
+  Affine observation, action;
   SamplingSchedule steps;
   nn::Unet1d model;
   nn::Parameters parameters;

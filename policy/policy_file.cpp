@@ -13,6 +13,7 @@
 #include "core/json_fields.h"
 #include "io/expected_tensors.h"
 #include "io/safetensors.h"
+#include "policy/lerobot_folder.h"
 #include "policy/policy_names.h"
 
 namespace ladder::denoise {
@@ -45,13 +46,14 @@ class Reader {
     policy.network.groups = number("groups", given.groups, metadata, policy.network.groups, policy.notes);
     policy.network.horizon = number("horizon", given.horizon, metadata, policy.network.horizon, policy.notes);
     if (metadata.contains("scheduler")) policy.scheduler = metadata["scheduler"];
+    if (metadata.contains("steps")) policy.steps = whole_number("steps", metadata);
     policy.network.check();
     check_tensors(policy.network);
     for (const nn::PublishedTensor& tensor : nn::published_tensors(policy.network)) {
       policy.weights[tensor.name] = finite(names_.in_file(tensor.name));
     }
     policy.observation = normalizer("obs", policy.network.observation, false);
-    policy.action = normalizer("action", policy.network.action_dim, true);
+    policy.action = inverse(normalizer("action", policy.network.action_dim, true));
     if (policy.action.scale.empty()) policy.units = units(policy.observation);
     note_others(policy.notes);
     return policy;
@@ -72,17 +74,19 @@ class Reader {
   int number(const char* key, const std::optional<int>& given, const json& metadata, int otherwise,
              std::vector<std::string>& notes) const {
     if (given) return *given;
-    if (metadata.contains(key)) {
-      int value = 0;
-      try {
-        JsonFields(metadata, "its").read(key, value, 1, kMostExtent);
-      } catch (const UsageError& error) {
-        fail(error.what());
-      }
-      return value;
-    }
+    if (metadata.contains(key)) return whole_number(key, metadata);
     notes.push_back(fmt::format("{} {}: the default, as the file does not say", key, otherwise));
     return otherwise;
+  }
+
+  int whole_number(const char* key, const json& metadata) const {
+    int value = 0;
+    try {
+      JsonFields(metadata, "its").read(key, value, 1, kMostExtent);
+    } catch (const UsageError& error) {
+      fail(error.what());
+    }
+    return value;
   }
 
   // Returns the shape of a tensor, given its published name; fails unless it has `rank` dimensions.
@@ -150,20 +154,30 @@ class Reader {
     return values;
   }
 
+  static Affine inverse(Affine map) {
+    for (std::size_t i = 0; i < map.scale.size(); ++i) {
+      map.scale[i] = 1 / map.scale[i];
+      map.offset[i] *= -map.scale[i];
+    }
+    return map;
+  }
+
+  // Returns normalised = scale * value + offset.
   // `exact`: the normalizer must have all `numbers` elements. Otherwise a divisor of `numbers` is allowed: `numbers`
   // then covers several observation steps that share the normalizer.
-  Normalizer normalizer(const char* field, int numbers, bool exact) const {
+  Affine normalizer(const char* field, int numbers, bool exact) const {
     const std::string name = fmt::format("{}{}", kNormalizer, field);
     const bool has_scale = file_.find(name + ".scale") != nullptr, has_offset = file_.find(name + ".offset") != nullptr;
     if (!has_scale && !has_offset) return {};
     if (!has_scale || !has_offset) fail(fmt::format("tensor '{}.{}' is missing", name, has_scale ? "offset" : "scale"));
-    Normalizer made{.scale = finite(name + ".scale"), .offset = finite(name + ".offset")};
+    const std::vector<float> scale = finite(name + ".scale"), offset = finite(name + ".offset");
+    const Affine made{.scale = {scale.begin(), scale.end()}, .offset = {offset.begin(), offset.end()}};
     const auto size = static_cast<int>(made.scale.size());
     if (size == 0 || made.offset.size() != made.scale.size() || numbers % size != 0 || (exact && size != numbers)) {
       fail(fmt::format("tensors '{}.scale' and '.offset' have {} and {} numbers, for {}{}", name, size,
                        made.offset.size(), numbers, exact ? "" : " or a divisor of that"));
     }
-    if (std::ranges::any_of(made.scale, [](float value) { return value == 0; })) {
+    if (std::ranges::any_of(made.scale, [](double value) { return value == 0; })) {
       fail(fmt::format("tensor '{}.scale' has a zero", name));
     }
     return made;
@@ -171,7 +185,7 @@ class Reader {
 
   // Returns a note on the units of actions, with the names of normalizers that are not applied (LeRobot's:
   // normalize_inputs and unnormalize_outputs).
-  std::string units(const Normalizer& observation) const {
+  std::string units(const Affine& observation) const {
     std::set<std::string> found;
     for (const io::StoredTensor& tensor : file_.tensors()) {
       const std::size_t position = tensor.name.find("normaliz");
@@ -179,16 +193,18 @@ class Reader {
       const std::size_t begin = tensor.name.rfind('.', position) + 1;  // 0 without a dot before it
       found.insert(tensor.name.substr(begin, tensor.name.find('.', position) - begin));
     }
+    const bool in_folder = std::filesystem::is_regular_file(file_.path().parent_path() / "config.json");
     return fmt::format(
-        "{} in the network's units, as a rule normalised: {}",
+        "{} in the network's units, as a rule normalised: {}{}",
         observation.scale.empty() ? "observations and actions are" : "actions are",
-        found.empty() ? "the file has no normalizer" : fmt::format("not applied: {}", fmt::join(found, ", ")));
+        found.empty() ? "the file has no normalizer" : fmt::format("not applied: {}", fmt::join(found, ", ")),
+        in_folder ? "; if LeRobot wrote the config.json beside it, name the folder" : "");
   }
 
   void note_others(std::vector<std::string>& notes) const {
     std::map<std::string, int> others;
     for (const io::StoredTensor& tensor : file_.tensors()) {
-      if (names_.of_network(tensor.name) || tensor.name.starts_with(kNormalizer)) continue;
+      if (names_.of_network(tensor.name) || tensor.name.find("normaliz") != std::string::npos) continue;
       ++others[tensor.name.substr(0, tensor.name.find('.'))];
     }
     std::vector<std::string> counted;
@@ -225,6 +241,12 @@ PolicyFile tiny_policy() {
   return file;
 }
 
-PolicyFile read_policy(const std::filesystem::path& path, const Given& given) { return Reader(path).read(given); }
+PolicyFile read_policy_file(const std::filesystem::path& path, const Given& given) { return Reader(path).read(given); }
+
+PolicyFile read_policy(const std::filesystem::path& path, const Given& given) {
+  std::error_code missing;
+  return std::filesystem::is_directory(path, missing) ? read_lerobot_folder(path, given)
+                                                      : read_policy_file(path, given);
+}
 
 }  // namespace ladder::denoise

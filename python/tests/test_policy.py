@@ -261,9 +261,10 @@ def test_the_names_of_lerobot_are_left_as_they_are(exported, tmp_path):
     status, told, out = exported(None, name="model.safetensors")
     assert status == 0 and "assumed" not in told
     assert "actions stay in the network's units, as a rule normalised" in told
-    assert "num_inference_steps is 4: ./ladder denoise --steps 4" in told
-    written, _ = common.load_tensors(out)
+    assert "num_inference_steps 4: the steps of ./ladder denoise without --steps" in told
+    written, metadata = common.load_tensors(out)
     assert written.keys() == {*tensors, "normalize_inputs.mean"}
+    assert json.loads(metadata[policy.METADATA_KEY])["steps"] == 4
     held = policy.load(out)
     assert_tiny(held.module)
     assert held.scheduler == {"_class_name": "DDIMScheduler", "num_train_timesteps": 10}

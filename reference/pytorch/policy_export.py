@@ -3,6 +3,9 @@
     policy_export.py policy.ckpt policy.safetensors [--trust-pickle]
     policy_export.py model.safetensors policy.safetensors    LeRobot: tensors unchanged, settings from its config.json
 
+`./ladder denoise` reads a folder of LeRobot's save_pretrained as it is, and un-normalises its actions; this script leaves
+LeRobot's statistics alone.
+
 From a Diffusion Policy checkpoint the script takes the averaged (EMA) weights of the network if there are any, the
 normalizer's scales and offsets of `obs` and `action`, and the settings that shapes do not tell: groups, horizon and
 scheduler. A file of named tensors alone works too. Flags add settings that a file lacks, or replace them.
@@ -143,7 +146,7 @@ def work(options):
     kind = scheduler.get("_class_name", _SCHEDULERS[0])
     if kind not in _SCHEDULERS:
         raise Refusal(f"{path}: its scheduler is {kind}, and {' or '.join(_SCHEDULERS)} is wanted")
-    metadata = policy.metadata(groups, horizon, scheduler)
+    metadata = policy.metadata(groups, horizon, scheduler, told.get("steps"))
     policy.policy_of(tensors, metadata, path)  # raises Refusal if tensors and settings do not fit
     common.save_tensors(options.out, tensors, metadata)
     dims = ",".join(map(str, sizes["down_dims"]))
@@ -157,7 +160,7 @@ def work(options):
     if "action" not in normalized:
         print("actions stay in the network's units, as a rule normalised")
     if told.get("steps"):
-        print(f"num_inference_steps is {told['steps']}: ./ladder denoise --steps {told['steps']}")
+        print(f"num_inference_steps {told['steps']}: the steps of ./ladder denoise without --steps")
     if assumed:
         print(f"not said by {path}, so assumed: {', '.join(assumed)}")
 

@@ -346,9 +346,11 @@ def load(path):
     return policy_of(*common.load_tensors(path), path)
 
 
-def metadata(groups, horizon, scheduler):
+def metadata(groups, horizon, scheduler, steps=None):
     """Returns the metadata of a policy file: the settings that shapes do not tell."""
     told = {"groups": groups, "horizon": horizon, "scheduler": scheduler}
+    if steps:
+        told["steps"] = steps
     try:
         return {METADATA_KEY: json.dumps(told, allow_nan=False)}
     except ValueError:

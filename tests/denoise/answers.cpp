@@ -145,12 +145,12 @@ TEST_P(Answers, OfANormalizedPolicyAreInTheRobotsUnits) {
   const Floats plain = answer({}, observation(1));
   Floats raw = observation(1);
   // The observation is two time steps of ten numbers, which share scale and offset. All products are exact in fp32.
-  file_.observation = {.scale = Floats(10, 0.5f), .offset = Floats(10, 0)};
-  file_.action = {.scale = {0.25f, 4}, .offset = {0, 0}};
+  file_.observation = {.scale = std::vector<double>(10, 0.5), .offset = std::vector<double>(10, 0)};
+  file_.action = {.scale = {4, 0.25}, .offset = {0, 0}};
   for (float& value : raw) value *= 2;
   const Floats found = answer({}, raw);
   for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(found[i], plain[i] * (i % 2 == 0 ? 4 : 0.25f));
-  file_.action.offset = {1, -2};
+  file_.action.offset = {-4, 0.5};
   const Floats moved = answer({}, raw);
   for (std::size_t i = 0; i < plain.size(); ++i) {
     EXPECT_EQ(moved[i], i % 2 == 0 ? (plain[i] - 1) / 0.25f : (plain[i] + 2) / 4);

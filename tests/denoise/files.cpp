@@ -114,12 +114,13 @@ TEST_F(PolicyFiles, WhatShapesDoNotSayIsInTheMetadataOrGivenOrTheDefault) {
   write(tensors_of(small_));
   EXPECT_EQ(read().notes, (std::vector<std::string>{"groups 8: the default, as the file does not say",
                                                     "horizon 16: the default, as the file does not say"}));
-  const json told = {{"groups", 4}, {"horizon", 8}, {"scheduler", {{"num_train_timesteps", 50}}}};
+  const json told = {{"groups", 4}, {"horizon", 8}, {"scheduler", {{"num_train_timesteps", 50}}}, {"steps", 12}};
   write(tensors_of(small_), {{kMetadataKey, told.dump()}});
   PolicyFile policy = read();
   EXPECT_EQ(policy.network.groups, 4);
   EXPECT_EQ(policy.network.horizon, 8);
   EXPECT_EQ(policy.scheduler["num_train_timesteps"], 50);
+  EXPECT_EQ(policy.steps, 12);
   EXPECT_TRUE(policy.notes.empty());
   policy = read({.groups = 2, .horizon = 32});
   EXPECT_EQ(policy.network.groups, 2);
@@ -194,14 +195,15 @@ TEST_F(PolicyFiles, TheNormalizerIsRead) {
   tensors["normalizer.params_dict.obs.scale"] = {{3}, {1, 2, 3}};
   tensors["normalizer.params_dict.obs.offset"] = {{3}, {4, 5, 6}};
   tensors["normalizer.params_dict.obs.input_stats.max"] = zeros({3});
-  tensors["normalizer.params_dict.action.scale"] = {{2}, {7, 8}};
+  tensors["normalizer.params_dict.action.scale"] = {{2}, {4, 8}};
   tensors["normalizer.params_dict.action.offset"] = {{2}, {9, 10}};
   write(tensors);
   const PolicyFile policy = read();
-  EXPECT_EQ(policy.observation.scale, (std::vector<float>{1, 2, 3}));
-  EXPECT_EQ(policy.observation.offset, (std::vector<float>{4, 5, 6}));
-  EXPECT_EQ(policy.action.scale, (std::vector<float>{7, 8}));
-  EXPECT_EQ(policy.action.offset, (std::vector<float>{9, 10}));
+  EXPECT_EQ(policy.observation.scale, (std::vector<double>{1, 2, 3}));
+  EXPECT_EQ(policy.observation.offset, (std::vector<double>{4, 5, 6}));
+  EXPECT_EQ(policy.action.scale,
+            (std::vector<double>{1 / 4.0, 1 / 8.0}));  // the inverse: (normalised - offset) / scale
+  EXPECT_EQ(policy.action.offset, (std::vector<double>{-9 / 4.0, -10 / 8.0}));
 }
 
 TEST_F(PolicyFiles, DamagedFilesAreRefused) {
@@ -309,6 +311,7 @@ TEST_F(PolicyFiles, WrongMetadataIsRefused) {
                                           {R"({"groups": "8"})", "its groups \"8\" is not supported: a whole number"},
                                           {R"({"groups": 1.5})", "its groups 1.5 is not supported: a whole number"},
                                           {R"({"groups": 0})", "its groups 0 is not"},
+                                          {R"({"steps": 0})", "its steps 0 is not"},
                                           {R"({"horizon": -16})", "its horizon -16 is not"},
                                           {R"({"horizon": 4294967312})", "its horizon 4294967312 is not"},
                                           {R"({"scheduler": )" + std::string(300'000, '['), "is nested deeper than"},

@@ -75,6 +75,7 @@ def test_what_the_verb_hands_on(verb, tmp_path):
     assert built == [denoise.PROGRAM]
     assert name.endswith(f"/policy/{denoise.PROGRAM}")
     assert words == ["--config=tiny", "--seed=7"]
+    assert verb(tmp_path, "--random", "--all")[1][1:] == [str(tmp_path), "--random", "--all"]
     words = verb(policy, "--random", "--scheduler", "ddim", "--steps=16", "--dtype", "bf16")[1][1:]
     assert words == [str(policy), "--random", "--scheduler=ddim", "--steps=16", "--dtype=bf16"]
 
@@ -82,9 +83,9 @@ def test_what_the_verb_hands_on(verb, tmp_path):
 def test_what_the_verb_refuses_before_a_build(verb, tmp_path):
     policy = safetensors(tmp_path / "p.safetensors", {})
     for says, *arguments in (
-        ("needs a policy's file or --config tiny",),
-        ("needs a policy's file or --config tiny", policy, "--config", "tiny"),
-        ("there is no file 'nowhere'", "nowhere", "--random"),
+        ("needs a policy's file or folder, or --config tiny",),
+        ("needs a policy's file or folder, or --config tiny", policy, "--config", "tiny"),
+        ("there is no file or folder 'nowhere'", "nowhere", "--random"),
         ("an observation is missing", policy),
         ("exclude each other", policy, "--random", "--observation", policy),
         ("--observation: there is no file 'o.npy'", policy, "--observation", "o.npy"),
@@ -152,6 +153,103 @@ def test_units_of_actions_are_said(tmp_path):
         done = program(tiny_file(tmp_path / "p.safetensors", prefix, **more), *few, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert says in done.stdout and (units in done.stdout) == bool(says)
+
+
+LEROBOT = {  # config.json of the golden policy's shapes, without pictures
+    "type": "diffusion",
+    "n_obs_steps": 2,
+    "horizon": 16,
+    "n_action_steps": 8,
+    "normalization_mapping": {"VISUAL": "MEAN_STD", "STATE": "MIN_MAX", "ENV": "MIN_MAX", "ACTION": "MIN_MAX"},
+    "input_features": {
+        "observation.state": {"type": "STATE", "shape": [2]},
+        "observation.environment_state": {"type": "ENV", "shape": [8]},
+    },
+    "output_features": {"action": {"type": "ACTION", "shape": [2]}},
+    "down_dims": [32, 64, 128],
+    "kernel_size": 5,
+    "n_groups": 8,
+    "diffusion_step_embed_dim": 32,
+    "use_film_scale_modulation": True,
+    "noise_scheduler_type": "DDIM",
+    "num_train_timesteps": 10,
+    "beta_schedule": "squaredcos_cap_v2",
+    "beta_start": 0.0001,
+    "beta_end": 0.02,
+    "prediction_type": "epsilon",
+    "clip_sample": True,
+    "clip_sample_range": 1.0,
+    "num_inference_steps": 2,
+}
+
+
+def lerobot_folder(folder, config=None, buffers=None, pipeline=None):
+    """Write a folder as LeRobot's save_pretrained does; `pipeline` is the state of its unnormalizer."""
+    folder.mkdir(exist_ok=True)
+    tiny_file(folder / "model.safetensors", "diffusion.unet.", **(buffers or {}))
+    (folder / "config.json").write_text(json.dumps({**LEROBOT, **(config or {})}, indent=4))
+    if pipeline:
+        state_file = "policy_postprocessor_step_0_unnormalizer_processor.safetensors"
+        safetensors(folder / state_file, pipeline)
+        step = {
+            "registry_name": "unnormalizer_processor",
+            "config": {"eps": 1e-08, "features": LEROBOT["output_features"], "norm_map": {"ACTION": "MIN_MAX"}},
+            "state_file": state_file,
+        }
+        told = {"name": "policy_postprocessor", "steps": [step, {"registry_name": "device_processor", "config": {}}]}
+        (folder / "policy_postprocessor.json").write_text(json.dumps(told, indent=2))
+    return folder
+
+
+def test_a_folder_of_lerobot(tmp_path):
+    """Actions of all weights 0 are noise, clamped; LeRobot's formula un-normalises them."""
+    low, high = [-3.0, 10.0], [5.0, 10.5]
+    ends = {"min": ([2], low), "max": ([2], high)}
+    buffers = {f"unnormalize_outputs.buffer_action.{end}": held for end, held in ends.items()}
+    pipeline = {f"action.{end}": held for end, held in ends.items()}
+
+    def actions(folder, *arguments):
+        done = program(folder, "--random", "--batch", "3", *arguments, "--out", tmp_path / "a.npy")
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        return *read_npy(tmp_path / "a.npy"), done.stdout
+
+    shape, normalised, says = actions(lerobot_folder(tmp_path / "bare"), "--all")
+    assert shape == (3, 16, 2)
+    assert "16 actions of 2; 2 ddim steps of 10; fp32" in says
+    assert "actions are in the network's units, as a rule normalised: the folder has neither" in says
+    for folder, source in (
+        (lerobot_folder(tmp_path / "older", buffers=buffers), "unnormalize_outputs"),
+        (lerobot_folder(tmp_path / "newer", pipeline=pipeline), "policy_postprocessor.json"),
+    ):
+        shape, found, says = actions(folder, "--all")
+        assert shape == (3, 16, 2)
+        assert f"actions in the robot's units: MIN_MAX, from {source}" in says and "as a rule normalised" not in says
+        for i, (x, y) in enumerate(zip(normalised, found, strict=True)):
+            assert y == pytest.approx((x + 1) / 2 * (high[i % 2] - low[i % 2]) + low[i % 2], abs=2e-6)
+        shape, executed, says = actions(folder)
+        assert shape == (3, 8, 2)
+        assert "actions 1 to 8 of 0 to 15, which LeRobot executes (--all writes every one)" in says
+        assert executed == tuple(x for n in range(3) for x in found[32 * n + 2 : 32 * n + 18])
+    assert "; 5 ddpm steps of 10;" in actions(folder, "--steps", "5", "--scheduler", "ddpm")[2]
+
+
+def test_errors_of_a_folder_are_a_line(tmp_path):
+    folder = lerobot_folder(tmp_path / "policy")
+    for says, config in (
+        ("prediction_type 'noise' is not supported; there are: epsilon, sample", {"prediction_type": "noise"}),
+        ("noise_scheduler_type 'EULER' is not supported; there are: DDPM, DDIM", {"noise_scheduler_type": "EULER"}),
+        ("use_film_scale_modulation false, but the tensors", {"use_film_scale_modulation": False}),
+        ("kernel_size 3, but the tensors of model.safetensors have 5", {"kernel_size": 3}),
+        ("n_groups 0 is not supported: a whole number", {"n_groups": 0}),
+    ):
+        lerobot_folder(folder, config)
+        done = program(folder, "--random", cwd=tmp_path)
+        assert done.returncode == 1 and says in done.stderr, done.stderr
+        assert done.stderr.startswith(f"denoise_policy: '{folder / 'config.json'}': ")
+        assert len(done.stderr.splitlines()) == 1 and not (tmp_path / "actions.npy").exists()
+    lerobot_folder(folder)
+    done = program(folder, "--random", "--out", folder / "model.safetensors")
+    assert (done.returncode, "is the file of the policy" in done.stderr) == (2, True)
 
 
 def test_what_an_answer_depends_on(tmp_path):
@@ -237,8 +335,8 @@ def test_errors_are_a_line_and_write_no_action(tmp_path):
     wrong = safetensors(tmp_path / "wrong.safetensors", {"initial": ([1, 16, 2], [*sample[:31], math.nan])})
     tiny = ("--config", "tiny")
     for status, says, *arguments in (
-        (2, "name a policy's file or --config tiny"),
-        (2, "name a policy's file or --config tiny", pickled, *tiny),
+        (2, "name a policy's file or folder, or --config tiny"),
+        (2, "name a policy's file or folder, or --config tiny", pickled, *tiny),
         (2, "an observation is missing", pickled),
         (
             1,
@@ -247,7 +345,7 @@ def test_errors_are_a_line_and_write_no_action(tmp_path):
             "--random",
         ),
         (1, "No such file", "none.safetensors", "--random"),
-        (1, "is a folder", tmp_path, "--random"),
+        (1, "has no config.json, as a folder of LeRobot's save_pretrained has", tmp_path, "--random"),
         (1, "has no network of a Diffusion Policy", noise, "--random"),
         (1, "a text file", text, "--random"),
         (1, "a NumPy array", two, "--random"),

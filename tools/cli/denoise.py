@@ -12,6 +12,7 @@ PROGRAM = "denoise_policy"
 _EXAMPLES = """\
 examples:
   ./ladder denoise policy.safetensors --observation obs.npy      actions.npy, [n, horizon, action_dim]
+  ./ladder denoise pretrained_model --observation obs.npy        a folder that LeRobot's save_pretrained wrote
   ./ladder denoise policy.safetensors --random --scheduler ddim --steps 16 --dtype bf16 --time
   ./ladder denoise --config tiny                                 a small network with made-up weights, without a GPU
 
@@ -39,7 +40,7 @@ def _parser():
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("policy", nargs="?", metavar="POLICY", help="a policy's safetensors file")
+    parser.add_argument("policy", nargs="?", metavar="POLICY", help="a policy's safetensors file, or LeRobot's folder")
     parser.add_device()
     return parser, flags.Flags(parser, f"policy/{PROGRAM}.json")
 
@@ -47,11 +48,12 @@ def _parser():
 def _check(chosen):
     """Throws the UsageErrors that the program itself would report, without waiting for its build."""
     if bool(chosen.policy) == bool(chosen.config):
-        raise UsageError("denoise needs a policy's file or --config tiny, one of them")
+        raise UsageError("denoise needs a policy's file or folder, or --config tiny, one of them")
     if chosen.policy and not (chosen.observation or chosen.random):
         raise UsageError("an observation is missing: --observation FILE.npy, or --random")
+    if chosen.policy and not Path(chosen.policy).exists():
+        raise UsageError(f"there is no file or folder '{chosen.policy}'")
     for what, path in (
-        ("there is no file", chosen.policy),
         ("--observation: there is no file", chosen.observation),
         ("--noise: there is no file", chosen.noise),
         ("--scheduler-config: there is no file", chosen.scheduler_config),
