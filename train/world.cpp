@@ -1,0 +1,285 @@
+#include "train/world.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+#include "io/digest.h"
+
+namespace ladder::train {
+namespace {
+
+struct VariableSet {
+  const char *rank, *size, *local_rank, *local_size;
+};
+
+constexpr VariableSet kSlurm = {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr};
+constexpr VariableSet kSets[] = {
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    kSlurm};
+constexpr std::int64_t kMaxSlurmStep = 0xfffffff0;  // larger: batch script, interactive step, other steps without srun
+constexpr int kPorts = 16, kMasterPort = 29500, kMaxPort = 65535;
+constexpr int kMaxRanks = 65536;
+
+std::string text_of(const Environment& environment, const char* name) {
+  const char* text = environment(name);
+  return text ? text : "";
+}
+
+std::optional<std::int64_t> parse_number(const std::string& text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc{} || end != text.data() + text.size() || value < 0) return {};
+  return value;
+}
+
+int number_of(const Environment& environment, const char* name, std::int64_t least, std::int64_t most) {
+  const std::string text = text_of(environment, name);
+  const std::optional<std::int64_t> value = parse_number(text);
+  if (!value || *value < least || *value > most) {
+    throw UsageError(
+        fmt::format("{}={}: a whole number from {} to {} is right", name, one_line(text, 40), least, most));
+  }
+  return static_cast<int>(*value);
+}
+
+// Returns whether srun started this process: a step with a normal number.
+bool is_slurm_step(const Environment& environment) {
+  const std::optional<std::int64_t> step = parse_number(text_of(environment, "SLURM_STEP_ID"));
+  return step && *step <= kMaxSlurmStep;
+}
+
+bool is_loopback(const std::string& host) {
+  return host.empty() || host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
+}
+
+}  // namespace
+
+RankNumbers find_rank(const Environment& environment) {
+  const auto given = [&](const char* name) { return environment(name) != nullptr; };
+  for (const VariableSet& set : kSets) {
+    const bool of_slurm = set.rank == kSlurm.rank;
+    if (!given(set.rank) || (of_slurm && !is_slurm_step(environment))) continue;
+    if (!given(set.size) || !given(set.local_rank)) {
+      if (set.rank != kSets[0].rank) continue;
+      throw UsageError(
+          fmt::format("RANK={} without {}: set RANK, WORLD_SIZE and LOCAL_RANK, as torchrun does, or none of "
+                      "them",
+                      environment("RANK"), given(set.size) ? set.local_rank : set.size));
+    }
+    RankNumbers numbers{.size = number_of(environment, set.size, 1, kMaxRanks), .of_slurm = of_slurm};
+    for (const auto& [name, member] :
+         {std::pair(set.rank, &RankNumbers::rank), {set.local_rank, &RankNumbers::local_rank}}) {
+      numbers.*member = number_of(environment, name, 0, kMaxRanks);
+      if (numbers.*member >= numbers.size) {
+        throw UsageError(fmt::format("{}={} with {}={}: the first must be smaller, from 0 to {}", name, numbers.*member,
+                                     set.size, numbers.size, numbers.size - 1));
+      }
+    }
+    if (set.local_size && given(set.local_size)) {
+      numbers.local_size = number_of(environment, set.local_size, 1, numbers.size);
+    } else if (of_slurm && text_of(environment, "SLURM_STEP_NUM_NODES") == "1") {
+      numbers.local_size = numbers.size;
+    }
+    return numbers;
+  }
+  return {};
+}
+
+RendezvousAddress find_address(const Environment& environment, const RankNumbers& numbers) {
+  const std::string rendezvous = text_of(environment, "LADDER_RENDEZVOUS"),
+                    master = text_of(environment, "MASTER_ADDR");
+  const bool one_host = numbers.local_size == numbers.size;
+  if (!rendezvous.empty()) {
+    const std::size_t colon = rendezvous.rfind(':');
+    const std::int64_t port = colon == std::string::npos ? 0 : parse_number(rendezvous.substr(colon + 1)).value_or(0);
+    std::string host = rendezvous.substr(0, colon);
+    if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+    if (port < 1 || port > kMaxPort || host.empty()) {
+      throw UsageError(fmt::format("LADDER_RENDEZVOUS={}: host:port is right, as in node7:29501", rendezvous));
+    }
+    return {.host = host, .first_port = static_cast<int>(port), .num_ports = 1, .loopback = is_loopback(host)};
+  }
+  const bool several_hosts =
+      (numbers.local_size && !one_host) ||
+      (numbers.of_slurm && parse_number(text_of(environment, "SLURM_STEP_NUM_NODES")).value_or(1) > 1);
+  if (master.empty() && several_hosts) {
+    throw UsageError(
+        "several hosts without MASTER_ADDR: export MASTER_ADDR=$(scontrol show hostnames "
+        "\"$SLURM_JOB_NODELIST\" | head -1), or the name of rank 0's host");
+  }
+  const int port =
+      environment("MASTER_PORT") ? number_of(environment, "MASTER_PORT", 1, kMaxPort - kPorts) : kMasterPort;
+  const bool loopback = one_host || is_loopback(master);
+  const std::string host = is_loopback(master) && !master.empty() ? master : loopback ? "127.0.0.1" : master;
+  return {.host = host, .first_port = port + 1, .num_ports = kPorts, .loopback = loopback};
+}
+
+std::string find_token(const Environment& environment, const RankNumbers& numbers, const std::string& flags_digest) {
+  const auto text = [&](const char* name) { return text_of(environment, name); };
+  std::string run;
+  if (environment("LADDER_RUN")) {
+    run = "run " + text("LADDER_RUN");
+  } else if (!text("TORCHELASTIC_RUN_ID").empty() &&
+             text("TORCHELASTIC_RUN_ID") != "none") {  // torchrun's default: none
+    run = fmt::format("torchrun {} {}", text("TORCHELASTIC_RUN_ID"), text("TORCHELASTIC_RESTART_COUNT"));
+  } else if (environment("SLURM_JOB_ID")) {
+    // NOTE: mpirun starts the first host's ranks outside of a step, the others' in one.
+    run = fmt::format("slurm {} {} {}", text("SLURM_JOB_ID"), text("SLURM_RESTART_COUNT"),
+                      numbers.of_slurm ? text("SLURM_STEP_ID") : "");
+  } else {
+    run = fmt::format("address {} {}", find_address(environment, numbers).str(), flags_digest);
+  }
+  io::Digest digest;
+  digest.add(run.data(), run.size());
+  return digest.hex();
+}
+
+World::World(const Environment& environment, const std::string& flags_digest, double start_timeout_s)
+    : numbers_(find_rank(environment)), hosts_(static_cast<std::size_t>(numbers_.size)) {
+  hosts_[static_cast<std::size_t>(rank())] = host_name();
+  if (size() == 1) return;
+  const Member member{find_token(environment, numbers_, flags_digest), rank(), size(), host_name()};
+  const RendezvousAddress address = find_address(environment, numbers_);
+  const auto time = std::chrono::duration_cast<Deadline::duration>(std::chrono::duration<double>(start_timeout_s));
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  if (rank() == 0) {
+    peers_ = accept_ranks(address, member, now() + time);
+    for (int r = 0; r < size(); ++r) hosts_[r] = peers_[r].host;
+    const std::string hosts = nlohmann::json(hosts_).dump();
+    for (int r = 1; r < size(); ++r) send_frame(peers_[r].connection, FrameKind::data, hosts);
+    return;
+  }
+  peers_.push_back(find_rank_0(address, member, now() + time));
+  hosts_[0] = peers_[0].host;
+  // Rank 0 may have started later: its own deadline comes first.
+  const std::optional<Frame> frame = receive_frame(peers_[0].connection, now() + time + std::chrono::seconds(10));
+  if (!frame) end(0, "its connection closed before all ranks were there");
+  if (frame->kind == FrameKind::last_words) throw RankEnded(0, frame->bytes);
+  hosts_ = nlohmann::json::parse(frame->bytes).get<std::vector<std::string>>();
+}
+
+void World::tell_all(std::string_view message) noexcept {
+  for (Peer& peer : peers_) {
+    if (peer.connection) send_frame(peer.connection, FrameKind::last_words, message);
+  }
+  for (Peer& peer : peers_) {
+    if (peer.connection) drain(peer.connection);
+  }
+}
+
+void World::send_last_words(std::string_view words) noexcept {
+  try {
+    tell_all(fmt::format("{} {}", rank(), one_line(words, 2000)));
+  } catch (...) {  // a rank that cannot say why it ends closes its connection
+    return;
+  }
+}
+
+void World::end(int ended, const std::string& words) {
+  if (rank() == 0) tell_all(fmt::format("{} {}", ended, words));
+  throw RankEnded(ended, fmt::format("rank {} (host {}) ended: {}", ended, host(ended), words));
+}
+
+// Takes a rank's next frame, which is data.
+Frame World::take(int from) {
+  std::optional<Frame> frame = receive_frame(peers_[static_cast<std::size_t>(from)].connection);
+  if (!frame) end(from, "its connection closed");
+  if (frame->kind == FrameKind::data) return std::move(*frame);
+  int ended = from;
+  const char* text = frame->bytes.data();
+  const auto [rest, error] = std::from_chars(text, text + frame->bytes.size(), ended);
+  const bool valid = error == std::errc{} && ended >= 0 && ended < size() && *rest == ' ';
+  end(valid ? ended : from, valid ? rest + 1 : text);
+}
+
+void World::check() {
+  for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
+    pollfd source{.fd = peers_[r].connection.fd(), .events = POLLIN, .revents = 0};
+    if (!peers_[r].connection || poll(&source, 1, 0) <= 0) continue;
+    if (next_kind(peers_[r].connection) != FrameKind::data) take(r);
+  }
+}
+
+std::vector<std::string> World::exchange(std::string_view bytes) {
+  if (size() == 1) return {std::string(bytes)};
+  if (rank() > 0) {
+    if (!send_frame(peers_[0].connection, FrameKind::data, bytes)) take(0);  // rank 0's words, if it sent any
+    std::vector<std::string> all;
+    for (int r = 0; r < size(); ++r) all.push_back(take(0).bytes);
+    return all;
+  }
+  std::vector<std::optional<std::string>> gathered(static_cast<std::size_t>(size()));
+  gathered[0] = bytes;
+  for (int missing = size() - 1; missing > 0;) {
+    std::vector<pollfd> sources;
+    for (const Peer& peer : peers_) sources.push_back({.fd = peer.connection.fd(), .events = POLLIN, .revents = 0});
+    poll(sources.data(), sources.size(), -1);
+    for (int r = 1; r < size(); ++r) {
+      if (sources[r].revents == 0) continue;
+      std::string taken = take(r).bytes;  // a rank that sent its bytes before can only have ended
+      LADDER_CHECK(!gathered[r], fmt::format("rank {} sent twice", r));
+      gathered[r] = std::move(taken);
+      --missing;
+    }
+  }
+  std::vector<std::string> all;
+  for (std::optional<std::string>& one : gathered) all.push_back(std::move(*one));
+  int closed = 0;
+  for (int r = 1; r < size(); ++r) {
+    for (const std::string& one : all) {
+      if (!send_frame(peers_[r].connection, FrameKind::data, one)) closed = r;
+    }
+  }
+  if (closed > 0) take(closed);
+  return all;
+}
+
+void compare_greetings(World& world, const Greeting& greeting, bool may_share_gpu) {
+  struct Field {
+    const char* name;
+    std::string Greeting::*value;
+  };
+  static constexpr Field kFields[] = {{"commit", &Greeting::commit},
+                                      {"size", &Greeting::size},
+                                      {"data digest", &Greeting::data_digest},
+                                      {"promotions", &Greeting::promotions},
+                                      {"flags digest", &Greeting::flags_digest}};
+  std::vector<std::string> own;
+  for (const Field& field : kFields) own.push_back(greeting.*field.value);
+  own.insert(own.end(), {greeting.host, greeting.gpu_uuid});
+  std::vector<std::vector<std::string>> all;
+  for (const std::string& text : world.exchange(nlohmann::json(own).dump())) all.push_back(nlohmann::json::parse(text));
+  for (std::size_t f = 0; f < std::size(kFields); ++f) {
+    for (int r = 1; r < world.size(); ++r) {
+      if (all[r][f] == all[0][f]) continue;
+      throw Failure(fmt::format("ranks differ in {}: rank 0 (host {}) has '{}', rank {} (host {}) has '{}'",
+                                kFields[f].name, world.host(0), one_line(all[0][f], 200), r, world.host(r),
+                                one_line(all[r][f], 200)));
+    }
+  }
+  std::map<std::pair<std::string, std::string>, int> ranks;
+  for (int r = 0; r < world.size() && !may_share_gpu; ++r) {
+    const std::string& host = all[r][std::size(kFields)];
+    const std::string& gpu = all[r].back();
+    const auto [first, added] = ranks.emplace(std::pair(host, gpu), r);
+    if (gpu.empty() || added) continue;  // the emulator has no GPU
+    throw Failure(
+        fmt::format("ranks {} and {} have one GPU, {} of host {}: start one rank a GPU, no more ranks than GPUs",
+                    first->second, r, gpu, host));
+  }
+}
+
+}  // namespace ladder::train

@@ -1,0 +1,79 @@
+// Processes of one training: their number, this one's rank, and small messages among them over TCP through rank 0.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "train/rendezvous.h"
+
+namespace ladder::train {
+
+// Returns a variable's text, or null: std::getenv.
+using Environment = std::function<const char*(const char* name)>;
+
+struct RankNumbers {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;             // among the ranks of its host
+  std::optional<int> local_size;  // ranks of its host, where the launcher says it
+  bool of_slurm = false;
+};
+
+// Takes the first complete set of variables: RANK/WORLD_SIZE/LOCAL_RANK, Open MPI's, MPICH's, Slurm's; without one, a
+// world of one. Slurm's set counts only in a step that srun started: a batch script has it too.
+RankNumbers find_rank(const Environment& environment);
+
+// Returns LADDER_RENDEZVOUS, else MASTER_ADDR and the 16 ports after MASTER_PORT.
+RendezvousAddress find_address(const Environment& environment, const RankNumbers& numbers);
+
+// Returns the token that keeps runs apart, 32 characters: a digest of LADDER_RUN, else of torchrun's or Slurm's id with its
+// restart count, else of the address and the flags' digest.
+std::string find_token(const Environment& environment, const RankNumbers& numbers, const std::string& flags_digest);
+
+// Another rank ended: this one has nothing to add.
+struct RankEnded : Failure {
+  RankEnded(int ended_rank, const std::string& message) : Failure(message), rank(ended_rank) {}
+  int rank;
+};
+
+class World {
+ public:
+  World() = default;  // of one
+  // Waits for all ranks.
+  World(const Environment& environment, const std::string& flags_digest, double start_timeout_s = 600);
+
+  int rank() const { return numbers_.rank; }
+  int size() const { return numbers_.size; }
+  int local_rank() const { return numbers_.local_rank; }
+  const std::string& host(int rank) const { return hosts_.at(static_cast<std::size_t>(rank)); }
+
+  // Returns the bytes of all ranks in their order; collective. Throws RankEnded.
+  std::vector<std::string> exchange(std::string_view bytes);
+  // Throws RankEnded if a rank has ended or sent last words; never waits. Rank 0 passes this on to the others.
+  void check();
+  // Tells the others why this rank ends. Nothing may be exchanged after it.
+  void send_last_words(std::string_view words) noexcept;
+
+ private:
+  Frame take(int from);
+  [[noreturn]] void end(int rank, const std::string& words);
+  void tell_all(std::string_view message) noexcept;
+
+  RankNumbers numbers_;
+  std::vector<std::string> hosts_{"this host"};
+  std::vector<Peer> peers_;  // rank 0: by rank; others: rank 0 alone
+};
+
+// Facts that must agree over ranks before a kernel runs, except host and GPU, whose pair must not.
+struct Greeting {
+  std::string commit, size, data_digest, promotions, flags_digest, host, gpu_uuid;
+};
+
+// Throws Failure on every rank, with the first differing field, both ranks and both values. Collective.
+void compare_greetings(World& world, const Greeting& greeting, bool may_share_gpu = false);
+
+}  // namespace ladder::train
