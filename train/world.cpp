@@ -217,8 +217,8 @@ std::vector<std::string> World::exchange(std::string_view bytes) {
   if (size() == 1) return {std::string(bytes)};
   if (rank() > 0) {
     if (!send_frame(peers_[0].connection, FrameKind::data, bytes)) take(0);  // rank 0's words, if it sent any
-    std::vector<std::string> all;
-    for (int r = 0; r < size(); ++r) all.push_back(take(0).bytes);
+    std::vector<std::string> all(static_cast<std::size_t>(size()));
+    for (std::string& one : all) one = take(0).bytes;
     return all;
   }
   std::vector<std::optional<std::string>> gathered(static_cast<std::size_t>(size()));
@@ -235,8 +235,8 @@ std::vector<std::string> World::exchange(std::string_view bytes) {
       --missing;
     }
   }
-  std::vector<std::string> all;
-  for (std::optional<std::string>& one : gathered) all.push_back(std::move(*one));
+  std::vector<std::string> all(gathered.size());
+  for (int r = 0; r < size(); ++r) all[r] = std::move(*gathered[r]);
   int closed = 0;
   for (int r = 1; r < size(); ++r) {
     for (const std::string& one : all) {

@@ -84,6 +84,22 @@ TEST(World, MeetsAtTheFirstFreePort) {
   for (int r : {0, 1}) EXPECT_EQ(ranks.said(r), "0 of 2;1 of 2;");  // rank 1 waits in vain for an answer of the first
 }
 
+TEST(World, ServerOfAnotherProgramIsPassedOver) {
+  const int port = free_ports();
+  const Socket server = loopback_socket(port + 1, true);
+  Processes ranks;
+  ranks.start([&] {
+    for (;;) {
+      const Socket accepted(accept(server.fd(), nullptr, nullptr));
+      send(accepted.fd(), std::string(200, '\0').data(), 200, MSG_NOSIGNAL);
+      std::this_thread::sleep_for(milliseconds(200));
+    }
+    return std::string();
+  });
+  for (int r : {0, 1}) ranks.start(rank_variables(r, 2, port), exchange_once);
+  for (int i : {1, 2}) EXPECT_EQ(ranks.said(i), "0 of 2;1 of 2;");
+}
+
 TEST(World, AllPortsTaken) {
   const int port = free_ports();
   std::vector<Socket> sockets;
@@ -156,6 +172,21 @@ TEST(World, MissingRanksAreNamed) {
     EXPECT_TRUE(has(said, "for all 4 ranks: missing ranks 1, 3")) << said;
   }
   EXPECT_LT(watch.seconds(), kAtOnce);
+}
+
+TEST(World, RankThatIsKilledAtTheStartIsMissingOrReplaced) {
+  for (const bool replaced : {false, true}) {
+    const int port = free_ports();
+    Processes ranks;
+    for (int r : {0, 1}) ranks.start(rank_variables(r, 3, port), exchange_once, 3);
+    std::this_thread::sleep_for(milliseconds(700));
+    ranks.kill_now(1);
+    std::this_thread::sleep_for(milliseconds(300));
+    if (replaced) ranks.start(rank_variables(1, 3, port), exchange_once);
+    ranks.start(rank_variables(2, 3, port), exchange_once);
+    const std::string said = ranks.said(0);
+    EXPECT_TRUE(has(said, replaced ? "0 of 3;1 of 3;2 of 3;" : "for all 3 ranks: missing rank 1")) << said;
+  }
 }
 
 TEST(World, NobodyAtTheAddress) {
