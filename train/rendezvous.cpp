@@ -172,16 +172,16 @@ bool is_closed(const Socket& connection) {
 }
 
 // Makes a stranger with a complete hello the peer of its rank.
-void admit(std::vector<Peer>& peers, Socket connection, const Hello& own, const Hello& hello) {
+void admit(std::vector<Peer>& peers, Socket connection, const Hello& mine, const Hello& hello) {
   const std::string host(hello.host, strnlen(hello.host, sizeof(hello.host)));
-  if (!send_all(connection, &own, sizeof(own))) return;
-  if (hello.size != own.size) {
+  if (!send_all(connection, &mine, sizeof(mine))) return;
+  if (hello.size != mine.size) {
     refuse(peers, &connection,
            fmt::format("rank 0 (host {}) has {} ranks and rank {} (host {}) has {}: start all with one "
                        "number of ranks",
-                       own.host, own.size, hello.rank, host, hello.size));
+                       mine.host, mine.size, hello.rank, host, hello.size));
   }
-  if (hello.rank >= own.size) return;
+  if (hello.rank >= mine.size) return;
   if (hello.rank == 0 || (peers[hello.rank].connection && !is_closed(peers[hello.rank].connection))) {
     refuse(peers, &connection,
            fmt::format("two processes are rank {}: on host {} and on host {}; give every process a rank "
@@ -204,7 +204,7 @@ std::string RendezvousAddress::str() const {
 
 std::vector<Peer> accept_ranks(const RendezvousAddress& address, const Member& member, Deadline deadline) {
   const Socket listener = listen_on(address);
-  const Hello own = hello_of(member);
+  const Hello mine = hello_of(member);
   std::vector<Peer> peers(static_cast<std::size_t>(member.size));
   peers[0].host = member.host;
   std::vector<Stranger> strangers;
@@ -225,14 +225,14 @@ std::vector<Peer> accept_ranks(const RendezvousAddress& address, const Member& m
     poll(sources.data(), sources.size(), static_cast<int>(kTick.count()));
     std::vector<Stranger> waiting;
     for (Stranger& stranger : strangers) {
-      if (!read_hello(stranger, own)) continue;
+      if (!read_hello(stranger, mine)) continue;
       if (stranger.received.size() < sizeof(Hello)) {
         waiting.push_back(std::move(stranger));
         continue;
       }
       Hello hello;
       std::memcpy(&hello, stranger.received.data(), sizeof(hello));
-      admit(peers, std::move(stranger.connection), own, hello);
+      admit(peers, std::move(stranger.connection), mine, hello);
     }
     strangers = std::move(waiting);
     while (Socket accepted{accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC)}) {
@@ -243,7 +243,7 @@ std::vector<Peer> accept_ranks(const RendezvousAddress& address, const Member& m
 }
 
 Peer find_rank_0(const RendezvousAddress& address, const Member& member, Deadline deadline) {
-  const Hello own = hello_of(member);
+  const Hello mine = hello_of(member);
   std::string error = "no answer";
   while (now() < deadline) {
     for (int port = address.first_port; port < address.first_port + address.num_ports; ++port) {
@@ -263,9 +263,9 @@ Peer find_rank_0(const RendezvousAddress& address, const Member& member, Deadlin
         Hello answer;
         if (status != 0) {
           if (status != ECONNREFUSED) error = fmt::format("port {}: {}", port, std::strerror(status));
-        } else if (!send_all(socket, &own, sizeof(own)) ||
+        } else if (!send_all(socket, &mine, sizeof(mine)) ||
                    !receive_all(socket, &answer, sizeof(answer), std::min(deadline, now() + kAnswerTime)) ||
-                   std::memcmp(&own, &answer, kRunBytes) != 0 || answer.rank != 0) {
+                   std::memcmp(&mine, &answer, kRunBytes) != 0 || answer.rank != 0) {
           error = fmt::format("port {} answered as no rank 0 of this run", port);
         } else {
           fcntl(socket.fd(), F_SETFL, 0);  // blocking again

@@ -200,9 +200,9 @@ Frame World::take(int from) {
   if (frame->kind == FrameKind::data) return std::move(*frame);
   int ended = from;
   const char* text = frame->bytes.data();
-  const auto [rest, error] = std::from_chars(text, text + frame->bytes.size(), ended);
-  const bool valid = error == std::errc{} && ended >= 0 && ended < size() && *rest == ' ';
-  end(valid ? ended : from, valid ? rest + 1 : text);
+  const auto [number_end, error] = std::from_chars(text, text + frame->bytes.size(), ended);
+  const bool valid = error == std::errc{} && ended >= 0 && ended < size() && *number_end == ' ';
+  end(valid ? ended : from, valid ? number_end + 1 : text);
 }
 
 void World::check() {
@@ -257,11 +257,12 @@ void compare_greetings(World& world, const Greeting& greeting, bool may_share_gp
                                       {"data digest", &Greeting::data_digest},
                                       {"promotions", &Greeting::promotions},
                                       {"flags digest", &Greeting::flags_digest}};
-  std::vector<std::string> own;
-  for (const Field& field : kFields) own.push_back(greeting.*field.value);
-  own.insert(own.end(), {greeting.host, greeting.gpu_uuid});
+  std::vector<std::string> values;
+  for (const Field& field : kFields) values.push_back(greeting.*field.value);
+  values.insert(values.end(), {greeting.host, greeting.gpu_uuid});
   std::vector<std::vector<std::string>> all;
-  for (const std::string& text : world.exchange(nlohmann::json(own).dump())) all.push_back(nlohmann::json::parse(text));
+  for (const std::string& text : world.exchange(nlohmann::json(values).dump()))
+    all.push_back(nlohmann::json::parse(text));
   for (std::size_t f = 0; f < std::size(kFields); ++f) {
     for (int r = 1; r < world.size(); ++r) {
       if (all[r][f] == all[0][f]) continue;
