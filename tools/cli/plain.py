@@ -41,10 +41,7 @@ def candidate(a_pass, source, entry, dtype, when="", file="kernel.cu"):
         f"  [[maybe_unused]] auto* const {name} = ladder_pointer<{_TYPES[dtype]}>(tensors.{name});" for name in tensors
     ]
     lines = [
-        "#define main ladder_unused_main",
-        f'#line 1 "{file}"',
-        source.rstrip(),
-        "#undef main",
+        *authors_lines(source, file),
         f'#line 1 "{place(a_pass)}"',
         *_BEFORE_ENTRY,
         f'#include "dev/{a_pass.layer}/{a_pass.layer}.h"',
@@ -60,6 +57,11 @@ def candidate(a_pass, source, entry, dtype, when="", file="kernel.cu"):
         "}",
     ]
     return "\n".join([*lines, *registration(a_pass, sizes, dtype, when, source)])
+
+
+def authors_lines(source, file):
+    """The author's text under its own name and line numbers, with its main() left aside."""
+    return ["#define main ladder_unused_main", f'#line 1 "{file}"', source.rstrip(), "#undef main"]
 
 
 def registration(a_pass, sizes, dtype, when, source=""):

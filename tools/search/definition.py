@@ -16,13 +16,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from cli import device, json_file, lock, package, paths, say, tools
+from cli import device, json_file, package, say, tools
 from cli.errors import UsageError
 
 from . import definition_library, sandbox, trial
 
 _HERE = Path(__file__).resolve().parent
-_SCRATCH = Path("/scratch")
 _NEEDED = ("name", "axes", "inputs", "outputs", "reference")
 _OPERATORS = {
     ast.Add: operator.add,
@@ -82,7 +81,7 @@ def tried(
             }
         else:
             task["command"] = [str(word) for word in _command(python, Path(scratch), function, limits, gpu)]
-            with lock.held(paths.BUILD / ".try-gpu.lock") if gpu else contextlib.nullcontext():
+            with trial.on_gpu() if gpu else contextlib.nullcontext():
                 verdict = _judged(python, task, Path(scratch), progress)
     verdict["reason"] = say.harmless(verdict["reason"])
     verdict.update(device=device.slug() if gpu else "cpu", wall_s=round(time.monotonic() - began, 3))
@@ -225,12 +224,11 @@ def _text(name):
 def _command(python, scratch, entry, limits, gpu):
     """The command of the candidate's process: reads PyTorch and its own files, writes to a /tmp of its own."""
     (scratch / "tmp").mkdir()
-    root = _SCRATCH if limits.sandboxed else scratch
+    root = sandbox.SCRATCH if limits.sandboxed else scratch
     child = _HERE / "definition_child.py"
     places = {scratch / "candidate": root / "candidate", child: root / "child.py"}
     *prefixes, torch = map(Path, tools.captured(python, "-I", "-c", _FOLDERS).stdout.split())
-    folders = [*prefixes, torch.parents[1]]  # the last is PyTorch's and its libraries'
-    places.update({folder: folder for folder in folders if not folder.is_relative_to("/usr")})
+    places.update(sandbox.besides([*prefixes, torch.parents[1]]))  # the last is PyTorch's and its libraries'
     return sandbox.command(
         [
             python,

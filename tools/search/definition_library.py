@@ -3,12 +3,11 @@ definition's tensors, scalars and axes by name."""
 
 from pathlib import Path
 
-from cli import device
+from cli import device, plain
 from cli.errors import UsageError
-from dev import launch_version
 from profiling import where
 
-from . import sandbox
+from . import sandbox, trial
 
 # {dtype of a definition: type in CUDA}
 _TYPES = {
@@ -46,10 +45,7 @@ def source(definition, text, entry, name):
     declared += [f"const long long {axis} = axes[{index}];" for index, axis in enumerate(definition["axes"])]
     lines = [
         *(f"#include <{header}>" for header in _HEADERS),
-        "#define main ladder_unused_main",
-        f'#line 1 "{name}"',
-        text.rstrip(),
-        "#undef main",
+        *plain.authors_lines(text, name),
         '#line 1 "the definition"',
         'extern "C" const char* ladder_entry(void** tensors, const double* scalars, const long long* axes, cudaStream_t stream) {',
         *(f"  [[maybe_unused]] {line}" for line in declared),
@@ -68,7 +64,7 @@ def compiled(text, folder, include, limits, architecture=None):
     if not nvcc:
         raise UsageError("--entry needs nvcc, which ./ladder setup --preset cuda fetches")
     (folder / "candidate.cu").write_text(text, encoding="utf-8")
-    inside = Path("/scratch") if limits.sandboxed else folder
+    inside = sandbox.SCRATCH if limits.sandboxed else folder
     arch = (architecture or device.architecture()).split("-")[0]
     command = [nvcc, *_FLAGS, f"--generate-code=arch=compute_{arch},code=sm_{arch}"]
     command += [*(f"-I{each}" for each in include), inside / "candidate.cu", "-o", inside / "library.so"]
@@ -79,7 +75,4 @@ def compiled(text, folder, include, limits, architecture=None):
         write={folder: inside},
         sandboxed=limits.sandboxed,
     )
-    status, said = sandbox.run(command, limits.seconds)
-    if status is None:
-        return f"it does not compile within {limits.seconds:g} s"
-    return f"it does not compile: {launch_version.first_error(said)}" if status else ""
+    return trial.reason_of("compile", command, limits, limits.seconds)

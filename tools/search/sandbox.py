@@ -31,6 +31,7 @@ _FILES = 64  # that a candidate may open
 _MORE_TASKS = 64 + 4 * (os.cpu_count() or 1)  # of a candidate: a launch of the emulator has a thread for each core
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "TMPDIR": "/tmp", "CUDA_CACHE_DISABLE": "1"}
 _KEPT = ("LADDER_WATCHDOG_SECONDS", "CUDA_VISIBLE_DEVICES")  # of the caller's environment
+SCRATCH = Path("/scratch")  # the place inside of a folder that a candidate's compiler writes
 _CCBIN = "-ccbin="
 _NOBODY = 65534  # user and group of a root caller's sandbox
 # A user namespace maps root to root, so root's sandbox has none: the uid is dropped inside, after the mounts are made.

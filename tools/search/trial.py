@@ -20,7 +20,6 @@ from dev import launch_nvcc, launch_version
 
 from . import log, memory, promoted_times, sandbox
 
-_SCRATCH = Path("/scratch")  # the candidate's folder inside the sandbox
 _STUB = "bench/untrusted/candidate.cu.o"
 _MOST_SOURCE = 1 << 20  # bytes
 _GPU = threading.Lock()
@@ -110,7 +109,7 @@ def judge(place, source, asked, limits, progress=lambda text: None):
         if reason:
             verdict = {"verdict": "FAIL", "reason": reason, "times": [], "compiled": False}
         else:
-            with _on_gpu() if place.gpu else contextlib.nullcontext():
+            with on_gpu() if place.gpu else contextlib.nullcontext():
                 verdict = _judged(place, asked, Path(scratch), limits, progress, asked not in place.with_baselines)
                 if place.gpu and verdict["verdict"] == "PASS":
                     wait()
@@ -123,7 +122,7 @@ def judge(place, source, asked, limits, progress=lambda text: None):
 
 
 @contextlib.contextmanager
-def _on_gpu():
+def on_gpu():
     """One candidate at a time, of this process's threads (without a word) and of other processes."""
     with _GPU, lock.held(paths.BUILD / ".try-gpu.lock"):
         yield
@@ -152,7 +151,7 @@ def _compiled(place, source, scratch, limits):
     name = Path("dev", place.a_pass.path, "v99_candidate.cu")
     (scratch / name.parent).mkdir(parents=True)
     (scratch / name).write_text(source, encoding="utf-8")
-    root = _SCRATCH if limits.sandboxed else scratch
+    root = sandbox.SCRATCH if limits.sandboxed else scratch
     words = [word for word in place.compiler if not word.startswith("-Werror")]
     words = launch_nvcc.for_source(words, source) if place.gpu else [*words, f"-ffile-prefix-map={root}={paths.ROOT}"]
     words[words.index("-c") + 1] = str(root / name)
@@ -165,7 +164,7 @@ def _compiled(place, source, scratch, limits):
 
 def _linked(place, objects, scratch, limits, seconds):
     """Links scratch/program of object files and the program without a candidate. Returns "" or the reason of a failure."""
-    root = _SCRATCH if limits.sandboxed else scratch
+    root = sandbox.SCRATCH if limits.sandboxed else scratch
     link = [part for word in place.linker for part in (map(str, objects) if word.endswith(_STUB) else [word])]
     link[link.index("-o") + 1] = str(root / "program")
     return _made("link", link, place, scratch, limits, seconds)
@@ -177,10 +176,15 @@ def _made(what, command, place, scratch, limits, seconds, headers=()):
         command,
         memory=limits.memory,
         read={**_read_by(command, place), **dict(headers)},
-        write={scratch: _SCRATCH},
+        write={scratch: sandbox.SCRATCH},
         folder=place.folder,
         sandboxed=limits.sandboxed,
     )
+    return reason_of(what, command, limits, seconds)
+
+
+def reason_of(what, command, limits, seconds):
+    """Runs a sandbox's command of a compiler or linker for so many seconds. Returns "" or the reason of a failure."""
     status, said = sandbox.run(command, max(0, seconds))
     if status is None:
         return f"it does not {what} within {limits.seconds:g} s"
@@ -203,7 +207,7 @@ def _read_by(command, place):
 
 
 def _judged(place, asked, scratch, limits, progress, with_baselines=False):
-    root = _SCRATCH if limits.sandboxed else scratch
+    root = sandbox.SCRATCH if limits.sandboxed else scratch
     child = sandbox.command(
         [root / "program", place.a_pass.path],
         memory=limits.memory,
