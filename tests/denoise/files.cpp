@@ -14,6 +14,7 @@
 #include "policy/policy_file.h"
 #include "policy/policy_names.h"
 #include "policy/sampling_schedule.h"
+#include "tests/denoise/tensors.h"
 #include "tests/files.h"
 
 namespace ladder::denoise {
@@ -24,29 +25,15 @@ using ladder::test::message_of;
 using ladder::test::put;
 using ladder::test::Scratch;
 using nlohmann::json;
-
-struct Tensor {
-  io::Shape shape;
-  std::vector<float> values;
-};
+using test::made_up_tensors;
+using test::Tensor;
+using test::Tensors;
+using test::write_tensors;
 
 class PolicyFiles : public testing::Test {
  protected:
-  using Tensors = std::map<std::string, Tensor>;
-
-  static Tensors tensors_of(const nn::Unet1dConfig& config, const Names& names = {}) {
-    Tensors tensors;
-    auto weights = nn::made_up_weights(config);
-    for (const nn::PublishedTensor& tensor : nn::published_tensors(config)) {
-      tensors[names.in_file(tensor.name)] = {tensor.shape, std::move(weights.at(tensor.name))};
-    }
-    return tensors;
-  }
-
   void write(const Tensors& tensors, const io::Metadata& metadata = {}) const {
-    std::vector<io::FloatTensor> floats;
-    for (const auto& [name, tensor] : tensors) floats.push_back({name, tensor.shape, tensor.values});
-    io::write_floats(file_, floats, metadata);
+    write_tensors(file_, tensors, metadata);
   }
 
   PolicyFile read(const Given& given = {}) const { return read_policy(file_, given); }
@@ -75,7 +62,7 @@ TEST_F(PolicyFiles, BothLayoutsOfNamesComeBack) {
                              Names{.prefix = "", .lerobot = true}, Names{.prefix = "diffusion.unet."},
                              Names{.prefix = "diffusion.unet._orig_mod.", .lerobot = true}, Names{.prefix = "module."},
                              Names{.prefix = "module.model._orig_mod."}, Names{.prefix = "unet."}}) {
-    write(tensors_of(small_, names));
+    write(made_up_tensors(small_, names));
     const PolicyFile policy = read();
     EXPECT_EQ(policy.network, small_);
     EXPECT_EQ(policy.weights, nn::made_up_weights(small_));
@@ -98,7 +85,7 @@ TEST_F(PolicyFiles, SizesAreThoseOfTheShapes) {
       {.action_dim = 7, .dims = {24}, .taps = 3, .step_channels = 4, .observation = 1},
       {.action_dim = 10, .dims = {8, 16, 32, 64}, .taps = 7, .step_channels = 10, .observation = 33, .scale = false}};
   for (const nn::Unet1dConfig& config : all) {
-    write(tensors_of(config));
+    write(made_up_tensors(config));
     EXPECT_EQ(read().network, config);
   }
 }
@@ -111,11 +98,11 @@ TEST_F(PolicyFiles, ThePublishedSizesHaveAsManyParametersAsPublished) {
 }
 
 TEST_F(PolicyFiles, WhatShapesDoNotSayIsInTheMetadataOrGivenOrTheDefault) {
-  write(tensors_of(small_));
+  write(made_up_tensors(small_));
   EXPECT_EQ(read().notes, (std::vector<std::string>{"groups 8: the default, as the file does not say",
                                                     "horizon 16: the default, as the file does not say"}));
   const json told = {{"groups", 4}, {"horizon", 8}, {"scheduler", {{"num_train_timesteps", 50}}}, {"steps", 12}};
-  write(tensors_of(small_), {{kMetadataKey, told.dump()}});
+  write(made_up_tensors(small_), {{kMetadataKey, told.dump()}});
   PolicyFile policy = read();
   EXPECT_EQ(policy.network.groups, 4);
   EXPECT_EQ(policy.network.horizon, 8);
@@ -128,7 +115,7 @@ TEST_F(PolicyFiles, WhatShapesDoNotSayIsInTheMetadataOrGivenOrTheDefault) {
 }
 
 TEST_F(PolicyFiles, OtherPartsAreCountedAndLeftAlone) {
-  Tensors tensors = tensors_of(small_, {.prefix = "model."});
+  Tensors tensors = made_up_tensors(small_, {.prefix = "model."});
   for (const char* name :
        {"obs_encoder.a.weight", "obs_encoder.b.weight", "mask_generator._dummy", "_dummy_variable"}) {
     tensors[name] = zeros({2});
@@ -139,8 +126,8 @@ TEST_F(PolicyFiles, OtherPartsAreCountedAndLeftAlone) {
 }
 
 TEST_F(PolicyFiles, OneOfTwoNetworksIsNotChosen) {
-  Tensors tensors = tensors_of(small_, {.prefix = "ema_model."});
-  tensors.merge(tensors_of(small_, {.prefix = "model."}));
+  Tensors tensors = made_up_tensors(small_, {.prefix = "ema_model."});
+  tensors.merge(made_up_tensors(small_, {.prefix = "model."}));
   write(tensors);
   expect_refused("has two networks of a Diffusion Policy, 'ema_model.down_modules.0...' and 'model.down_modules.0...'");
   tensors.erase("model.final_conv.1.bias");  // of another one that is not complete
@@ -149,7 +136,7 @@ TEST_F(PolicyFiles, OneOfTwoNetworksIsNotChosen) {
 }
 
 TEST_F(PolicyFiles, ActionsInTheNetworksUnitsAreSaidToBe) {
-  Tensors tensors = tensors_of(small_, {.prefix = "diffusion.unet.", .lerobot = true});
+  Tensors tensors = made_up_tensors(small_, {.prefix = "diffusion.unet.", .lerobot = true});
   write(tensors);
   EXPECT_EQ(read().units,
             "observations and actions are in the network's units, as a rule normalised: the file has no "
@@ -172,7 +159,7 @@ TEST_F(PolicyFiles, ActionsInTheNetworksUnitsAreSaidToBe) {
 // Flags and counters of an encoder have dtypes that no network here is read in.
 TEST_F(PolicyFiles, ATensorOfAnotherDtypeIsLeftAloneUnlessItIsTheNetworks) {
   const std::string bias = "final_conv.1.bias";
-  Tensors tensors = tensors_of(small_);
+  Tensors tensors = made_up_tensors(small_);
   tensors["obs_encoder.x"] = zeros({2});
   write(tensors);
   const std::string complete = contents(file_);
@@ -191,7 +178,7 @@ TEST_F(PolicyFiles, ATensorOfAnotherDtypeIsLeftAloneUnlessItIsTheNetworks) {
 }
 
 TEST_F(PolicyFiles, TheNormalizerIsRead) {
-  Tensors tensors = tensors_of(small_, {.prefix = "model."});
+  Tensors tensors = made_up_tensors(small_, {.prefix = "model."});
   tensors["normalizer.params_dict.obs.scale"] = {{3}, {1, 2, 3}};
   tensors["normalizer.params_dict.obs.offset"] = {{3}, {4, 5, 6}};
   tensors["normalizer.params_dict.obs.input_stats.max"] = zeros({3});
@@ -220,7 +207,7 @@ TEST_F(PolicyFiles, DamagedFilesAreRefused) {
   expect_refused(
       "has no network of a Diffusion Policy: none of its 1 tensors is named down_modules.0..., bare or after "
       "a prefix");
-  write(tensors_of(small_));
+  write(made_up_tensors(small_));
   const std::string complete = contents(file_);
   for (const std::size_t size :
        {std::size_t{4}, std::size_t{9}, std::size_t{100}, complete.size() / 2, complete.size() - 1}) {
@@ -233,7 +220,7 @@ TEST_F(PolicyFiles, DamagedFilesAreRefused) {
 
 TEST_F(PolicyFiles, WrongTensorsAreNamed) {
   const auto changed = [&](const std::function<void(Tensors&)>& change, const std::string& says) {
-    Tensors tensors = tensors_of(small_, {.prefix = "model."});
+    Tensors tensors = made_up_tensors(small_, {.prefix = "model."});
     change(tensors);
     write(tensors);
     expect_refused(says);
@@ -316,7 +303,7 @@ TEST_F(PolicyFiles, WrongMetadataIsRefused) {
                                           {R"({"horizon": 4294967312})", "its horizon 4294967312 is not"},
                                           {R"({"scheduler": )" + std::string(300'000, '['), "is nested deeper than"},
                                           {R"({"scheduler": "ddpm"})", "its scheduler is no JSON object"}}) {
-    write(tensors_of(small_), {{kMetadataKey, text}});
+    write(made_up_tensors(small_), {{kMetadataKey, text}});
     expect_refused(says);
   }
 }

@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "io/safetensors.h"
 #include "policy/policy_file.h"
-#include "policy/policy_names.h"
+#include "tests/denoise/tensors.h"
 #include "tests/files.h"
 
 namespace ladder::denoise::test {
@@ -24,22 +24,12 @@ using ladder::test::put;
 using ladder::test::Scratch;
 using nlohmann::json;
 
-struct Tensor {
-  io::Shape shape;
-  std::vector<float> values;
-};
-using Tensors = std::map<std::string, Tensor>;
-
 // A policy with an action of 2 numbers, whose observation is 2 time steps of a state [2] and an environment's state [1].
 class LeRobotFolders : public testing::Test {
  protected:
   LeRobotFolders() {
     std::filesystem::create_directory(folder_);
-    auto weights = nn::made_up_weights(network_);
-    const Names names{.prefix = "diffusion.unet.", .lerobot = true};
-    for (const nn::PublishedTensor& tensor : nn::published_tensors(network_)) {
-      model_[names.in_file(tensor.name)] = {tensor.shape, std::move(weights.at(tensor.name))};
-    }
+    model_ = made_up_tensors(network_, {.prefix = "diffusion.unet.", .lerobot = true});
   }
 
   static json feature(const char* type, std::vector<int> shape) { return {{"type", type}, {"shape", shape}}; }
@@ -71,11 +61,7 @@ class LeRobotFolders : public testing::Test {
             {"vision_backbone", "resnet18"}};
   }
 
-  void write(const std::string& name, const Tensors& tensors) const {
-    std::vector<io::FloatTensor> floats;
-    for (const auto& [key, tensor] : tensors) floats.push_back({key, tensor.shape, tensor.values});
-    io::write_floats(folder_ / name, floats);
-  }
+  void write(const std::string& name, const Tensors& tensors) const { write_tensors(folder_ / name, tensors); }
 
   void write(const json& config) const {
     write("model.safetensors", model_);
