@@ -1,0 +1,52 @@
+// Collectives over the processes (ranks) of one training, on device memory and a stream. Work is enqueued like a kernel
+// and may be captured into a graph; a capture and every replay are collective, in the same order on all ranks.
+// Run each collective once before a capture: connections are made at first use.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/stream.h"
+
+namespace ladder {
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // All counts may be 0. Sums are of fp32 or bf16 elements, and every rank gets the same bits.
+  // data[i] = sum over ranks of data[i], for `count` elements.
+  virtual void all_reduce(void* data, std::size_t count, Dtype dtype, Stream stream) = 0;
+  // to[i] = sum over ranks of from[rank() * count + i]; `from` has size() * count elements.
+  virtual void reduce_scatter(const void* from, void* to, std::size_t count, Dtype dtype, Stream stream) = 0;
+  // `to` [size(), bytes] gets every rank's `from` [bytes]. In place where from == to + rank() * bytes.
+  virtual void all_gather(const void* from, void* to, std::size_t bytes, Stream stream) = 0;
+  // data [bytes] of rank `root` goes to all ranks.
+  virtual void broadcast(void* data, std::size_t bytes, int root, Stream stream) = 0;
+
+  // Throws Failure if a collective that was enqueued has failed. Never waits.
+  virtual void check() = 0;
+};
+
+// Combines the bytes of all ranks, in their order, into one result.
+using Combine = std::function<std::string(std::vector<std::string> of_ranks)>;
+// Sends `bytes` to rank 0, which combines those of all ranks, and returns rank 0's result on every rank. Collective.
+using ReduceOnHost = std::function<std::string(std::string bytes, const Combine& combine)>;
+
+// Collectives over host memory. Sums are added in fp32 in the order of ranks, so they depend on nothing but the ranks' values.
+std::unique_ptr<Communicator> make_host_communicator(int rank, int size, ReduceOnHost reduce);
+
+// NCCL's collectives between GPUs, one a rank. `exchange` returns the bytes of all ranks, in their order. Throws Failure
+// where this build has no NCCL, or none can be loaded, with the reason.
+std::unique_ptr<Communicator> make_nccl_communicator(
+    int rank, int size, const std::function<std::vector<std::string>(std::string_view)>& exchange);
+
+}  // namespace ladder
