@@ -54,19 +54,19 @@ void append_update(Tape& tape, const Parameters& parameters, const State& state,
                               {"w", w}});
 }
 
-void append_accumulation(Tape& tape, const Parameters& parameters, const Region& from, Dtype dtype,
-                         const Region& gradients, int parts, bool first) {
-  const auto range = [&](const std::string& name, Dtype of, std::int64_t begin, std::int64_t end) {
-    if (begin == end) return;
+void append_accumulation(Tape& tape, const Parameters& parameters, const std::vector<GradientRange>& ranges,
+                         const Region& from, Dtype dtype, const Region& gradients, int parts, bool first) {
+  for (const auto& [begin, end] : ranges) {
+    const bool matrices = end <= parameters.matrices_end();
+    const std::string name = matrices ? "matrices" : "others";
+    const Dtype written = matrices ? dtype : Dtype::f32;
     const std::int64_t count = end - begin;
     const ValueId d =
-        tape.value("d " + name + " of a micro-batch", of, {count}, from, parameters.gradient_offset(begin, dtype));
+        tape.value("d " + name + " of a part", written, {count}, from, parameters.gradient_offset(begin, dtype));
     const ValueId g = tape.value("d " + name, Dtype::f32, {count}, gradients, begin * sizeof(float));
-    tape.run<optimizer::Accumulate>(name, {.p = count, .tensors = 1, .parts = parts, .first = first, .dtype = of},
+    tape.run<optimizer::Accumulate>(name, {.p = count, .tensors = 1, .parts = parts, .first = first, .dtype = written},
                                     {{"d", d}, {"g", g}});
-  };
-  range("matrices", dtype, 0, parameters.matrices_end());
-  range("others", Dtype::f32, parameters.matrices_end(), parameters.size());
+  }
 }
 
 }  // namespace ladder::nn

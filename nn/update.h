@@ -2,6 +2,9 @@
 // (dev/optimizer).
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "dev/optimizer/optimizer.h"
 #include "nn/state.h"
 #include "runtime/tape.h"
@@ -30,9 +33,15 @@ void append_update(Tape& tape, const Parameters& parameters, const State& state,
 // The problem of norm and update where gradients of matrices are in `dtype`.
 optimizer::Problem update_problem(const Parameters& parameters, const State& state, Dtype dtype, bool clip);
 
-// Appends the accumulation of one of `parts` micro-batches: gradients += from / parts, or gradients = from / parts if
-// `first`. `from` has gradients of matrices in `dtype`; `gradients`, the batch's, are all fp32.
-void append_accumulation(Tape& tape, const Parameters& parameters, const Region& from, Dtype dtype,
-                         const Region& gradients, int parts, bool first);
+// Elements [begin, end) of flat gradients: of matrices, or of the others.
+struct GradientRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+// Appends the accumulation of one of `parts` parts of a batch, an operation a range: gradients += from / parts, or
+// gradients = from / parts if `first`. `from` has gradients of matrices in `dtype`; `gradients`, the batch's, are all fp32.
+void append_accumulation(Tape& tape, const Parameters& parameters, const std::vector<GradientRange>& ranges,
+                         const Region& from, Dtype dtype, const Region& gradients, int parts, bool first);
 
 }  // namespace ladder::nn

@@ -116,7 +116,7 @@ void Program::enqueue_first(std::size_t count, Stream stream, const std::functio
   if (side_stream_) begun_.record(stream);
   for (std::size_t i = 0; i < count; ++i) {
     const StreamSlot& slot = slots_[i];
-    const Stream on = slot.side_stream ? Stream(*side_stream_) : stream;
+    const Stream on = stream_of(i, stream);
     if (slot.waits_for != kNothing) (slot.waits_for == kBegin ? begun_ : *ended_[slot.waits_for]).hold_back(on);
     enqueue(i, on);
     if (ended_[i]) ended_[i]->record(on);

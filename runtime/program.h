@@ -47,6 +47,10 @@ class Program {
   void* address(ValueId id) const { return addresses_[id]; }
   void* workspace(std::size_t operation) const { return workspaces_[operation]; }
   const std::vector<StreamSlot>& slots() const { return slots_; }  // by operation
+  // The stream that enqueue(stream) puts an operation on.
+  Stream stream_of(std::size_t operation, Stream stream) const {
+    return slots_[operation].side_stream ? Stream(*side_stream_) : stream;
+  }
 
  private:
   struct Range {

@@ -11,16 +11,18 @@
 #include "nn/batches.h"
 #include "nn/update.h"
 #include "runtime/stream_schedule.h"
+#include "train/rank_sum.h"
 
 namespace ladder::train {
 namespace {
 
-// Byte offsets in the region `results`, multiples of 256: losses [batch], loss [1], norm [1] and scale [1], all fp32.
-// `bytes` is the size of the region.
+// Byte offsets in the region `results`, multiples of 256: a row for each rank, then loss [1], norm [1] and scale [1], all
+// fp32. A row has losses [batch of a rank] fp32 and, where there are several ranks, StepInputs::stop as 4 bytes. `bytes` is
+// the size of the region.
 struct ResultLayout {
-  explicit ResultLayout(int batch) : loss(padded(batch * sizeof(float))) {}
-  std::size_t losses = 0;
-  std::size_t loss;
+  ResultLayout(int batch, int ranks)
+      : stop(padded(batch * sizeof(float))), row(ranks > 1 ? stop + 256 : stop), loss(ranks * row) {}
+  std::size_t stop, row, loss;
   std::size_t norm = loss + 256, scale = norm + 256, bytes = scale + 256;
 };
 
@@ -45,11 +47,12 @@ struct Step::Impl {
         parameters(model_parameters),
         state(model_state),
         hyper_offset(padded(objective.input_bytes())),
-        result_layout(objective.batch()),
-        inputs("inputs", hyper_offset + padded(sizeof(optimizer::Hyper))),
+        stop_offset(hyper_offset + padded(sizeof(optimizer::Hyper))),
+        result_layout(objective.batch(), ranks()),
+        inputs("inputs", ranks() > 1 ? stop_offset + 256 : stop_offset),
         results("results", result_layout.bytes),
         layer_gradients("gradients of a micro-batch", parameters.gradient_offset(parameters.size(), stored())) {
-    if (parts() > 1 || !update_reads_layers(promotions)) {
+    if (ranks() > 1 || parts() > 1 || !update_reads_layers(promotions)) {
       gradients = std::make_unique<OwnedRegion>("gradients", parameters.size() * sizeof(float));
     }
     allocate();
@@ -57,6 +60,11 @@ struct Step::Impl {
     network = std::make_unique<Program>(network_tape(promotions), promotions, options.branches);
     if (gradients) accumulate_first = std::make_unique<Program>(accumulate_tape(true), promotions);
     if (parts() > 1) accumulate_more = std::make_unique<Program>(accumulate_tape(false), promotions);
+    if (ranks() > 1) {
+      const Program& last = parts() > 1 ? *accumulate_more : *accumulate_first;
+      rank_sum.emplace(*options.communicator, parameters, RankGradients{layer_gradients, stored(), *gradients},
+                       buckets(), *network, last, options.reduce != Dtype::f32);
+    }
     norm = std::make_unique<Program>(update_tape(nn::append_norm), promotions);
     update = std::make_unique<Program>(update_tape(nn::append_update), promotions);
     for (std::size_t i = 0; i < kMaxInFlight; ++i) {
@@ -70,6 +78,11 @@ struct Step::Impl {
 
   int parts() const { return objective.batch() / objective.part(); }
   Dtype stored() const { return storage_dtype(options.dtype); }
+  int ranks() const { return options.communicator ? options.communicator->size() : 1; }
+  std::size_t row_offset() const { return options.communicator ? options.communicator->rank() * result_layout.row : 0; }
+  std::vector<nn::GradientRange> buckets() const {
+    return gradient_buckets(parameters, ranks() > 1 ? options.buckets : 1);
+  }
 
   // Returns true if norm and AdamW can read the gradients as layers write them: in the storage dtype for matrices, in
   // fp32 for the others. They cannot if --use names a version of one of them that accepts only fp32. Both
@@ -104,7 +117,7 @@ struct Step::Impl {
     Tape tape;
     const int n = objective.part();
     const ValueId losses = losses_part ? tape.value("losses", Dtype::f32, {n}, *losses_part)
-                                       : tape.value("losses", Dtype::f32, {n}, results, result_layout.losses);
+                                       : tape.value("losses", Dtype::f32, {n}, results, row_offset());
     const ValueId loss = tape.value("loss", Dtype::f32, {1}, results, result_layout.loss);
     const nn::Binding binding{.parameters = &parameters,
                               .weights = state.weights(),
@@ -116,10 +129,11 @@ struct Step::Impl {
     return options.branches ? hoist_side_stream(std::move(tape)) : tape;
   }
 
-  // The tape that adds a micro-batch's gradients / parts() to the batch's fp32 gradients. `first`: overwrites these.
+  // The tape that adds a micro-batch's share of the batch's gradients to these, in fp32. `first`: overwrites them.
   Tape accumulate_tape(bool first) const {
     Tape tape;
-    nn::append_accumulation(tape, parameters, layer_gradients, stored(), *gradients, parts(), first);
+    nn::append_accumulation(tape, parameters, buckets(), layer_gradients, stored(), *gradients, ranks() * parts(),
+                            first);
     return tape;
   }
 
@@ -136,31 +150,48 @@ struct Step::Impl {
     return tape;
   }
 
+  // Runs a program; calls its second argument, if any, after each operation is enqueued.
+  using Run = std::function<void(const Program&, const std::function<void(std::size_t)>&)>;
+
   // Calls run() for each program of a step, in order. With several micro-batches, also enqueues copies of each one's
-  // rows and losses, because the network program reads and writes fixed addresses.
-  template <class Run>
+  // rows and losses, because the network program reads and writes fixed addresses. With several ranks, also enqueues
+  // the last accumulation and the collectives.
   void for_each_program(Stream on, const Run& run) {
-    run(*batch);
+    run(*batch, {});
     for (int number = 0; number < parts(); ++number) {
       for (std::size_t i = 0; parts() > 1 && i < part_arrays.size(); ++i) {
         const std::size_t bytes = objective.part() * part_arrays[i].row_bytes;
         copy_async(part_arrays[i].region->base,
                    address_of(*batch_arrays[i].region, batch_arrays[i].offset + number * bytes), bytes, on);
       }
-      run(*network);
+      const bool sums = rank_sum && number + 1 == parts();
+      run(*network, sums && options.overlap ? [&](std::size_t i) { rank_sum->after(i, on); }
+                                            : std::function<void(std::size_t)>());
       if (losses_part) {
-        copy_async(address_of(results, result_layout.losses + number * losses_part->bytes), losses_part->base,
+        copy_async(address_of(results, row_offset() + number * losses_part->bytes), losses_part->base,
                    losses_part->bytes, on);
       }
-      if (number == 0 && accumulate_first) run(*accumulate_first);
-      if (number > 0) run(*accumulate_more);
+      if (sums) {
+        rank_sum->finish(on);
+      } else if (const auto& accumulate = number == 0 ? accumulate_first : accumulate_more) {
+        run(*accumulate, {});
+      }
     }
-    run(*norm);
-    run(*update);
+    if (ranks() > 1) gather_results(on);
+    run(*norm, {});
+    run(*update, {});
   }
 
-  static std::function<void(const Program&)> enqueued(Stream on) {
-    return [on](const Program& program) { program.enqueue(on); };
+  // Brings every rank's losses and stop word to all ranks.
+  void gather_results(Stream on) {
+    void* const row = address_of(results, row_offset());
+    copy_async(address_of(results, row_offset() + result_layout.stop), address_of(inputs, stop_offset),
+               sizeof(std::int32_t), on);
+    options.communicator->all_gather(row, results.base, result_layout.row, on);
+  }
+
+  static Run enqueued(Stream on) {
+    return [on](const Program& program, const std::function<void(std::size_t)>& after) { program.enqueue(on, after); };
   }
 
   void run_step() {
@@ -168,13 +199,18 @@ struct Step::Impl {
     for_each_program(stream, enqueued(stream));
   }
 
-  // Launches every kernel once: a kernel loads at its first launch, and loading is not allowed during capture. The
+  // Launches every kernel and collective once: a kernel loads at its first launch, and loading is not allowed during
+  // capture. The
   // gradients are NaN (bytes 0xff) for norm and update: the update is skipped, so the state stays unchanged.
   void load_kernels() {
     batch->enqueue(stream);
     network->enqueue(stream);
     if (accumulate_first) accumulate_first->enqueue(stream);
     if (accumulate_more) accumulate_more->enqueue(stream);
+    if (rank_sum) {
+      rank_sum->finish(stream);
+      gather_results(stream);
+    }
     const OwnedRegion& read = gradients ? *gradients : layer_gradients;
     set_bytes_async(read.base, 0xff, read.bytes, stream);
     norm->enqueue(stream);
@@ -186,13 +222,20 @@ struct Step::Impl {
   StepResults read(const Slot& slot) const {
     const auto* const bytes = static_cast<const std::byte*>(slot.results.data());
     StepResults out;
-    out.losses.resize(objective.batch());
-    std::memcpy(out.losses.data(), bytes + result_layout.losses, out.losses.size() * sizeof(float));
+    const std::size_t batch_of_rank = objective.batch();
+    out.losses.resize(ranks() * batch_of_rank);
+    for (int rank = 0; rank < ranks(); ++rank) {
+      const std::byte* const row = bytes + rank * result_layout.row;
+      std::memcpy(out.losses.data() + rank * batch_of_rank, row, batch_of_rank * sizeof(float));
+      std::int32_t stop = 0;
+      if (ranks() > 1) std::memcpy(&stop, row + result_layout.stop, sizeof(stop));
+      out.stop = out.stop || stop != 0;
+    }
     std::memcpy(&out.norm, bytes + result_layout.norm, sizeof(float));
     std::memcpy(&out.scale, bytes + result_layout.scale, sizeof(float));
     double sum = 0;
     for (const float loss : out.losses) sum += loss;
-    out.loss = static_cast<float>(sum / objective.batch());
+    out.loss = static_cast<float>(sum / static_cast<double>(out.losses.size()));
     return out;
   }
 
@@ -204,6 +247,8 @@ struct Step::Impl {
     auto* const host = static_cast<std::byte*>(slot.inputs.data());
     std::memcpy(host, in.batch.data(), in.batch.size());
     std::memcpy(host + hyper_offset, &in.hyper, sizeof(in.hyper));
+    const std::int32_t stop = in.stop ? 1 : 0;
+    if (ranks() > 1) std::memcpy(host + stop_offset, &stop, sizeof(stop));
     copy_in_async(inputs.base, slot.inputs.data(), inputs.bytes, stream);
     run();
     copy_out_async(slot.results.data(), results.base, results.bytes, stream);
@@ -215,7 +260,7 @@ struct Step::Impl {
   const Objective& objective;
   const nn::Parameters& parameters;
   nn::State& state;
-  std::size_t hyper_offset;
+  std::size_t hyper_offset, stop_offset;  // in `inputs`
   ResultLayout result_layout;
   OwnedRegion inputs, results;
   OwnedRegion layer_gradients;                             // of a micro-batch
@@ -224,6 +269,7 @@ struct Step::Impl {
   std::vector<std::unique_ptr<OwnedRegion>> part_regions;  // rows of a micro-batch; empty with one micro-batch
   std::vector<ArrayRows> batch_arrays, part_arrays;        // the objective's arrays: of a batch, of a micro-batch
   std::unique_ptr<Program> batch, network, accumulate_first, accumulate_more, norm, update;
+  std::optional<RankSum> rank_sum;
   OwnedStream stream;
   std::optional<Graph> graph;
   std::vector<std::unique_ptr<Slot>> slots;
@@ -257,7 +303,8 @@ StepResults Step::run_poisoned(const StepInputs& inputs) {
   while (collect()) {
   }
   impl_->start(inputs, [&] {
-    impl_->for_each_program(impl_->stream, [&](const Program& program) { program.enqueue_poisoned(impl_->stream); });
+    impl_->for_each_program(impl_->stream,
+                            [&](const Program& program, const auto&) { program.enqueue_poisoned(impl_->stream); });
   });
   return *collect();
 }
@@ -267,8 +314,8 @@ StepResults Step::run_on_batch(const StepInputs& inputs) {
   }
   impl_->stream.synchronize();
   impl_->start(inputs, [&] {
-    impl_->for_each_program(impl_->stream, [&](const Program& program) {
-      if (&program != impl_->batch.get()) program.enqueue(impl_->stream);
+    impl_->for_each_program(impl_->stream, [&](const Program& program, const auto& after_operation) {
+      if (&program != impl_->batch.get()) program.enqueue(impl_->stream, after_operation);
     });
   });
   return *collect();
@@ -325,8 +372,12 @@ std::size_t Step::bytes() const {
 std::size_t Step::num_nodes() const { return impl_->graph ? impl_->graph->num_nodes() : 0; }
 
 void Step::enqueue(Stream stream, const std::function<void(const Program&, std::size_t)>& after) const {
-  impl_->for_each_program(
-      stream, [&](const Program& program) { program.enqueue(stream, [&](std::size_t i) { after(program, i); }); });
+  impl_->for_each_program(stream, [&](const Program& program, const auto& after_operation) {
+    program.enqueue(stream, [&](std::size_t i) {
+      if (after_operation) after_operation(i);
+      after(program, i);
+    });
+  });
 }
 
 }  // namespace ladder::train

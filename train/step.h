@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/communicator.h"
 #include "core/graph.h"
 #include "dev/optimizer/optimizer.h"
 #include "nn/state.h"
@@ -23,19 +24,28 @@ struct StepOptions {
   bool graph = true;
   bool branches = true;  // run operations marked `beside` on a side stream
   bool batches = true;   // nn/batches.h
+
+  // Ranks that each compute a part of the batch. Null: this process computes all of it.
+  Communicator* communicator = nullptr;
+  bool overlap = true;        // sum gradients beside the backward pass, bucket by bucket, not after it
+  int buckets = 4;            // parts of the matrices' gradients; the other gradients are one more
+  Dtype reduce = Dtype::f32;  // sum gradients in fp32, or, if bf16, as the model's layers write them
 };
 
 // Inputs that change from step to step.
 struct StepInputs {
-  std::vector<std::byte> batch;  // Objective::input_bytes() bytes
+  std::vector<std::byte> batch;  // of this rank: Objective::input_bytes() bytes
   optimizer::Hyper hyper{};
+  bool stop = false;  // this rank wants to end
 };
 
+// Results, the same on every rank.
 struct StepResults {
-  std::vector<float> losses;  // [batch]
+  std::vector<float> losses;  // [batch], of all ranks
   float loss = 0;             // mean of the losses
   float norm = 0;             // global norm of the gradients before clipping
   float scale = 0;            // factor of the gradients; 0: the norm was not finite, and the update was skipped
+  bool stop = false;          // a rank wants to end
 };
 
 class Step {

@@ -1,0 +1,64 @@
+// Sums of the gradients over ranks, a bucket at a time: a contiguous range of the flat gradients. A bucket's sum begins
+// when the backward pass has written the bucket, on a stream of its own, beside the rest of the pass.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/communicator.h"
+#include "core/graph.h"
+#include "nn/update.h"
+#include "runtime/program.h"
+
+namespace ladder::train {
+
+// Returns the ranges that cover all gradients: `num_buckets` of about equal size for the matrices, one for the others.
+std::vector<nn::GradientRange> gradient_buckets(const nn::Parameters& parameters, int num_buckets);
+
+// The tensors of a sum, on the device.
+struct RankGradients {
+  const Region& layers;  // as layers write them: matrices in `stored`, the others in fp32 (Parameters::gradient_offset)
+  Dtype stored;
+  const Region& batch;  // [Parameters::size()] fp32: the mean over ranks and micro-batches
+};
+
+class RankSum {
+ public:
+  // `network` writes gradients.layers; operation i of `accumulate` adds the i-th range of them, divided by ranks and
+  // micro-batches, to gradients.batch. Sums gradients.layers before it (one rounding of a matrix's gradient for each
+  // addition) if `sums_layers`, else gradients.batch after it. All arguments taken by reference must outlive this object.
+  RankSum(Communicator& communicator, const nn::Parameters& parameters, const RankGradients& gradients,
+          std::vector<nn::GradientRange> buckets, const Program& network, const Program& accumulate, bool sums_layers);
+
+  // Starts the sums of buckets that are complete once `operation` of the network, the newest enqueued, has run.
+  void after(std::size_t operation, Stream stream);
+  // Enqueues the sums that after() has not started. Later work on `stream` waits for all sums.
+  void finish(Stream stream);
+
+ private:
+  struct Bucket {
+    std::size_t number = 0;  // operation of `accumulate`
+    nn::GradientRange range;
+    // The network's last operations that write the bucket, on either stream; -1: none.
+    int last_main = -1;
+    int last_side = -1;
+    std::unique_ptr<Event> main_done, side_done;
+  };
+
+  void enqueue(const Bucket& bucket, Stream stream);
+  void sum(const Region& region, Dtype dtype, std::size_t offset, const nn::GradientRange& range, Stream stream);
+
+  Communicator& communicator_;
+  const nn::Parameters& parameters_;
+  RankGradients gradients_;
+  const Program& network_;
+  const Program& accumulate_;
+  bool sums_layers_;
+  std::vector<Bucket> buckets_;  // in the order of completion
+  std::size_t started_ = 0;      // of the step that is being enqueued
+  OwnedStream stream_;
+  Event joined_;
+};
+
+}  // namespace ladder::train
