@@ -22,17 +22,6 @@ void open_closed_streams() {
   }
 }
 
-// Somebody's words may be part of `words`: no control character of them reaches the terminal, and no endless line.
-void complain(std::string_view name, std::string words) {
-  constexpr std::size_t kLongest = 4000;
-  if (words.size() > kLongest) words = words.substr(0, kLongest) + "...";
-  for (char& c : words) {
-    if ((static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t') || c == '\x7f') c = '?';
-  }
-  const std::string line = (name.empty() ? "" : std::string(name) + ": ") + words + '\n';
-  std::fputs(line.c_str(), stderr);
-}
-
 // Empty where standard output has taken all that was printed, or its reader has ended first.
 std::string lost_output() {
   errno = 0;
@@ -45,20 +34,30 @@ std::string lost_output() {
 
 }  // namespace
 
+void print_error(std::string_view name, std::string words) {
+  constexpr std::size_t kLongest = 4000;
+  if (words.size() > kLongest) words = words.substr(0, kLongest) + "...";
+  for (char& c : words) {
+    if ((static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t') || c == '\x7f') c = '?';
+  }
+  const std::string line = (name.empty() ? "" : std::string(name) + ": ") + words + '\n';
+  std::fputs(line.c_str(), stderr);
+}
+
 int program_status(std::string_view name, const std::function<int()>& run) {
   open_closed_streams();
   int status = 1;
   try {
     status = run();
   } catch (const UsageError& error) {
-    complain(name, error.what());
+    print_error(name, error.what());
     status = 2;
   } catch (const std::exception& error) {
-    complain(name, error.what());
+    print_error(name, error.what());
   }
   const std::string lost = lost_output();
   if (status != 0 || lost.empty()) return status;
-  complain(name, lost);
+  print_error(name, lost);
   return 1;
 }
 

@@ -33,7 +33,7 @@ std::vector<std::byte> EpsilonInputs::bytes() const {
   LADDER_CHECK(index.size() == t.size());
   const Layout layout(t.size());
   std::vector<std::byte> made(layout.bytes);
-  const std::int64_t philox[3] = {seed, offset, 0};
+  const std::int64_t philox[3] = {seed, offset, first};
   std::memcpy(made.data() + layout.index, index.data(), index.size() * sizeof(std::int32_t));
   std::memcpy(made.data() + layout.t, t.data(), t.size() * sizeof(std::int32_t));
   std::memcpy(made.data() + layout.philox, philox, sizeof(philox));

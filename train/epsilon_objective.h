@@ -18,6 +18,7 @@ struct EpsilonInputs {
   std::vector<std::int32_t> t;      // [batch] time steps
   std::int64_t seed = 0;            // of the noise
   std::int64_t offset = 0;          // of the noise's Philox stream; differs for every step
+  std::int64_t first = 0;           // number of the first image in the noise's stream
 
   std::vector<std::byte> bytes() const;  // in the layout that EpsilonObjective has on the device
 };

@@ -1,8 +1,11 @@
 #include "train/held_out.h"
 
 #include <algorithm>
+#include <cstring>
+#include <string>
 
 #include "core/backend.h"
+#include "core/ceil_div.h"
 #include "core/graph.h"
 #include "runtime/program.h"
 
@@ -18,11 +21,13 @@ std::int32_t HeldOut::time_step(std::size_t i, std::size_t count) {
 }
 
 struct HeldOut::Impl {
-  Impl(const EpsilonOptions& options, std::vector<std::int32_t> held_out, const nn::Model& model,
+  Impl(const EpsilonOptions& options, std::vector<std::int32_t> held_out, Ranks& all_ranks, const nn::Model& model,
        const nn::Binding& binding, const Region& pixels, const Promotions& promotions)
       : images(std::move(held_out)),
+        ranks(all_ranks),
+        group(std::min(options.batch, static_cast<int>(images.size()))),
         objective({.dtype = options.dtype,
-                   .batch = std::min<int>(options.batch, static_cast<int>(images.size())),
+                   .batch = ceil_div(group, ranks.size()),
                    .betas = options.betas,
                    .images = options.images},
                   model, pixels),
@@ -36,37 +41,57 @@ struct HeldOut::Impl {
     program = std::make_unique<Program>(std::move(tape), promotions);
   }
 
-  double loss() {
-    const auto n = static_cast<std::size_t>(objective.batch());
-    double sum = 0;
-    for (std::size_t first = 0; first < images.size(); first += n) {
-      EpsilonInputs batch{.seed = kNoiseSeed, .offset = static_cast<std::int64_t>(first)};
-      for (std::size_t i = 0; i < n; ++i) {  // the last batch is filled up with images that do not count
-        const std::size_t image_idx = std::min(first + i, images.size() - 1);
-        batch.index.push_back(images[image_idx]);
-        batch.t.push_back(time_step(image_idx, images.size()));
-      }
-      const std::vector<std::byte> bytes = batch.bytes();
-      backend::copy_in(inputs.base, bytes.data(), bytes.size());
-      program->enqueue(queue);
-      queue.synchronize();
-      std::vector<float> batch_losses(n);
-      backend::copy_out(batch_losses.data(), losses.base, losses.bytes);
-      for (std::size_t i = 0; i < n && first + i < images.size(); ++i) sum += batch_losses[i];
+  // Returns this rank's losses of the group of images that begins with image `first`. An image's time step and noise
+  // follow from its place among all images and in its group, whatever the number of ranks.
+  std::vector<float> group_losses(int first) {
+    const int count = objective.batch(), place = ranks.rank() * count;
+    EpsilonInputs batch{.seed = kNoiseSeed, .offset = first, .first = place};
+    for (int i = 0; i < count; ++i) {  // a part is filled up with images that do not count
+      const auto image_idx = std::min<std::size_t>(first + place + i, images.size() - 1);
+      batch.index.push_back(images[image_idx]);
+      batch.t.push_back(time_step(image_idx, images.size()));
     }
-    return sum / static_cast<double>(images.size());
+    const std::vector<std::byte> bytes = batch.bytes();
+    backend::copy_in(inputs.base, bytes.data(), bytes.size());
+    program->enqueue(queue);
+    queue.synchronize();
+    std::vector<float> found(count);
+    backend::copy_out(found.data(), losses.base, losses.bytes);
+    return found;
+  }
+
+  double loss() {
+    const auto all = static_cast<int>(images.size());
+    std::string found;
+    for (int first = 0; first < all; first += group) {
+      const std::vector<float> part = group_losses(first);
+      found.append(reinterpret_cast<const char*>(part.data()), part.size() * sizeof(float));
+    }
+    const std::vector<std::string> of_ranks = ranks.exchange(std::move(found));
+    const int count = objective.batch();
+    double sum = 0;
+    for (int i = 0; i < all; ++i) {
+      const int in_group = i % group;
+      float image_loss = 0;
+      std::memcpy(&image_loss, &of_ranks[in_group / count][(i / group * count + in_group % count) * sizeof(float)],
+                  sizeof(float));
+      sum += image_loss;
+    }
+    return sum / all;
   }
 
   std::vector<std::int32_t> images;
+  Ranks& ranks;
+  int group;  // images of one run of the program on all ranks
   EpsilonObjective objective;
   OwnedRegion inputs, losses;
   std::unique_ptr<Program> program;
   OwnedStream queue;
 };
 
-HeldOut::HeldOut(const EpsilonOptions& options, std::vector<std::int32_t> images, const nn::Model& model,
+HeldOut::HeldOut(const EpsilonOptions& options, std::vector<std::int32_t> images, Ranks& ranks, const nn::Model& model,
                  const nn::Binding& binding, const Region& pixels, const Promotions& promotions)
-    : impl_(std::make_unique<Impl>(options, std::move(images), model, binding, pixels, promotions)) {}
+    : impl_(std::make_unique<Impl>(options, std::move(images), ranks, model, binding, pixels, promotions)) {}
 
 HeldOut::~HeldOut() = default;
 

@@ -9,6 +9,7 @@
 #include "core/backend.h"
 #include "core/error.h"
 #include "core/json_fields.h"
+#include "io/digest.h"
 #include "io/layout.h"
 #include "io/png.h"
 
@@ -60,6 +61,7 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run, const Tr
                          {"data_digest", progress.data_digest},
                          {"promotions", progress.promotions},
                          {"device", progress.device}};
+  if (progress.ranks > 1) checkpoint.metadata["ranks"] = std::to_string(progress.ranks);
   const std::vector<float> values = state.get(state.values);
   const std::vector<float> average = state.get(state.average);
   const std::vector<float> m = state.get(state.first_moments);
@@ -99,13 +101,24 @@ Resumed resume(const std::filesystem::path& run, const TrainingConfig& config, c
   state.set(state.average, average);
   state.set(state.first_moments, m);
   state.set(state.second_moments, v);
-  return {{.step = number_in(checkpoint.metadata, "step"),
-           .skipped = number_in(checkpoint.metadata, "skipped"),
-           .data_digest = text_in(checkpoint.metadata, "data_digest"),
-           .promotions = text_in(checkpoint.metadata, "promotions"),
-           .device = text_in(checkpoint.metadata, "device")},
-          before,
-          std::move(damaged)};
+  return {
+      {.step = number_in(checkpoint.metadata, "step"),
+       .skipped = number_in(checkpoint.metadata, "skipped"),
+       .data_digest = text_in(checkpoint.metadata, "data_digest"),
+       .promotions = text_in(checkpoint.metadata, "promotions"),
+       .device = text_in(checkpoint.metadata, "device"),
+       .ranks = checkpoint.metadata.contains("ranks") ? static_cast<int>(number_in(checkpoint.metadata, "ranks")) : 1},
+      before,
+      std::move(damaged)};
+}
+
+std::string weights_digest(const nn::State& state) {
+  io::Digest digest;
+  for (const OwnedRegion* region : {&state.values, &state.average}) {
+    const std::vector<float> values = state.get(*region);
+    digest.add(values.data(), values.size() * sizeof(float));
+  }
+  return digest.hex();
 }
 
 TrainingConfig config_of(const io::Metadata& metadata) {

@@ -30,6 +30,7 @@ struct Progress {
   std::string data_digest;
   std::string promotions;
   std::string device;
+  int ranks = 1;
 };
 
 struct Resumed : Progress {
@@ -45,6 +46,9 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run, const Tr
 // the configuration's.
 Resumed resume(const std::filesystem::path& run, const TrainingConfig& config, const nn::Parameters& parameters,
                nn::State& state);
+
+// Returns a digest of the weights and their average.
+std::string weights_digest(const nn::State& state);
 
 // The configuration that a checkpoint was trained with. Throws Failure where there is none.
 TrainingConfig config_of(const io::Metadata& metadata);

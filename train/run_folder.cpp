@@ -29,6 +29,9 @@ void for_each_kept(Options& o, const Visit& visit) {
   visit("--graph", o.graph);
   visit("--branches", o.branches);
   visit("--batches", o.batches);
+  visit("--overlap", o.overlap);
+  visit("--buckets", o.buckets);
+  visit("--reduce", o.reduce);
   visit("--use", o.use);
   visit("--log-every", o.log_every);
   visit("--held-out-every", o.held_out_every);
@@ -57,23 +60,31 @@ std::string read(const fs::path& file) {
 
 }  // namespace
 
-void save_options(const TrainingOptions& options) {
+Json kept_options(const TrainingOptions& options) {
   TrainingOptions kept = options;
   kept.data = fs::absolute(options.data);
   Json json;
   for_each_kept(kept, [&](const char* flag, const auto& value) { json[flag] = value; });
-  io::write_text(options.out / kOptions, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  return json;
+}
+
+void take_options(TrainingOptions& options, const Json& kept, const std::function<bool(const char* flag)>& given) {
+  const JsonFields fields(kept, "its");
+  for_each_kept(options, [&](const char* flag, auto& value) {
+    if (!given(flag)) recall(fields, flag, value);
+  });
+}
+
+void save_options(const TrainingOptions& options) {
+  const std::string text = kept_options(options).dump(1, ' ', false, Json::error_handler_t::replace);
+  io::write_text(options.out / kOptions, text + "\n");
 }
 
 void recall_options(TrainingOptions& options, const std::function<bool(const char* flag)>& given) {
   const fs::path file = options.out / kOptions;
   if (!fs::exists(file)) return;
   try {
-    const Json json = parse_object(read(file), "it");
-    const JsonFields fields(json, "its");
-    for_each_kept(options, [&](const char* flag, auto& value) {
-      if (!given(flag)) recall(fields, flag, value);
-    });
+    take_options(options, parse_object(read(file), "it"), given);
   } catch (const UsageError& error) {
     throw Failure(fmt::format("'{}' is damaged: {}; remove it, and give its flags again", file.string(), error.what()));
   }

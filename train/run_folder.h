@@ -20,6 +20,9 @@ struct TrainingOptions {
   bool graph = true;
   bool branches = true;
   bool batches = true;
+  bool overlap = true;  // this and the next two: of several ranks, see StepOptions
+  int buckets = 4;
+  std::string reduce = "fp32";
   std::string use;              // versions in place of promoted ones: "conv3x3/fprop=v07"
   std::int64_t log_every = 50;  // this and the next three: interval in steps; 0: never
   std::int64_t held_out_every = 1000;
@@ -29,6 +32,12 @@ struct TrainingOptions {
   std::int64_t stop_at = 0;                              // a step to stop at, as if interrupted; 0: the last step
   std::size_t device_data_bytes = std::size_t{8} << 30;  // larger data sets are streamed from the host
 };
+
+// The options that a resumed training takes from options.json, by flag; take_options() sets those whose flag was not
+// `given`, and throws UsageError where one is wrong.
+nlohmann::json kept_options(const TrainingOptions& options);
+void take_options(TrainingOptions& options, const nlohmann::json& kept,
+                  const std::function<bool(const char* flag)>& given);
 
 // Writes `options` to options.json of options.out, except the options that apply to one start only: out,
 // initial_weights, resume, stop_at.

@@ -1,16 +1,20 @@
 // sample_unet: draws images from a checkpoint of train_unet; `./ladder sample` builds and runs it.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <optional>
 
 #include <nlohmann/json.hpp>
 
 #include "core/backend.h"
+#include "core/ceil_div.h"
 #include "core/error.h"
 #include "core/program.h"
 #include "io/aside_file.h"
@@ -21,6 +25,7 @@
 #include "train/budget.h"
 #include "train/checkpoint.h"
 #include "train/model_files.h"
+#include "train/ranks.h"
 #include "train/sampler.h"
 
 namespace ladder::train {
@@ -89,7 +94,7 @@ class Steps {
   Clock::time_point said_;
 };
 
-int draw(const Options& o) {
+int draw(const Options& o, Ranks& ranks) {
   const auto folder = find_checkpoint(o.checkpoint);
   const TrainingConfig config = config_of(read_metadata(folder));
   const nn::Unet2d model(config.model);
@@ -100,7 +105,7 @@ int draw(const Options& o) {
   nn::State state(parameters, dtype);
   state.set_values(weights);
   const Promotions promotions = chosen_versions(dtype, o.use);
-  const int images = std::min(o.count, o.batch);
+  const int images = std::min(ceil_div(o.count, ranks.size()), o.batch);
   const int most_steps =
       o.graph_steps.value_or(backend::kind() == backend::Kind::gpu ? SamplerOptions{}.graph_steps : 1);
   const int graph_steps = o.explain ? 1 : std::min(o.steps, most_steps);
@@ -119,6 +124,7 @@ int draw(const Options& o) {
     explain(sampler.program());
     return 0;
   }
+  ranks.compare(weights_digest(state), promotions.str());
   const std::size_t image_elements = config.model.image_elements();
   std::vector<float> drawn;
   std::vector<double> batch_seconds;
@@ -128,14 +134,26 @@ int draw(const Options& o) {
     batch_seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
     return batch;
   };
-  for (int first = 0; first < o.count; first += images) {
-    const std::vector<float> batch = timed(first);
-    drawn.insert(drawn.end(), batch.begin(),
-                 batch.begin() + std::min<std::size_t>(images, o.count - first) * image_elements);
-    fmt::print("{} of {} images, {:.3g} s for {} in {} steps\n", std::min(o.count, first + images), o.count,
-               batch_seconds.back(), images, o.steps);
-    std::fflush(stdout);
+  // Rank r draws batch r of each round. An image's noise follows from its number, so images are the same for any ranks.
+  const std::int64_t images_a_round = std::int64_t{images} * ranks.size();
+  for (std::int64_t first = 0; first < o.count; first += images_a_round) {
+    const std::int64_t first_of_rank = first + ranks.rank() * images;
+    std::string bytes;
+    if (first_of_rank < o.count) {
+      const std::vector<float> batch = timed(static_cast<int>(first_of_rank));
+      bytes.resize(std::min<std::size_t>(images, o.count - first_of_rank) * image_elements * sizeof(float));
+      std::memcpy(bytes.data(), batch.data(), bytes.size());
+    }
+    for (const std::string& of_rank : ranks.gather(std::move(bytes))) {
+      const std::size_t before = drawn.size();
+      drawn.resize(before + of_rank.size() / sizeof(float));
+      std::memcpy(drawn.data() + before, of_rank.data(), of_rank.size());
+    }
+    ranks.print("{} of {} images, {:.3g} s for {} in {} steps\n",
+                std::min<std::int64_t>(o.count, first + images_a_round), o.count, batch_seconds.back(), images,
+                o.steps);
   }
+  if (!ranks.leads()) return 0;
   write_grid(o.out, drawn, config.model.image_size);
   fmt::print("wrote {}\n", o.out.string());
   if (!o.npy.empty()) {
@@ -190,7 +208,13 @@ int run(int argc, char** argv) {
       ->type_name("FILE.json");
   if (!io::parse(app, {argv + 1, argv + argc})) return 0;
   if (const char* reason = backend::unavailable()) throw Failure(reason);
-  return draw(o);
+  const std::string all_flags = fmt::format("{}", fmt::join(argv + 1, argv + argc, " "));
+  return run_ranks("sample_unet", std::getenv, {}, all_flags, [&](Ranks& ranks) {
+    if (ranks.size() > 1 && (o.explain || !o.json.empty())) {
+      throw UsageError("--explain and --json are for one process: without --gpus");
+    }
+    return draw(o, ranks);
+  });
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 // train_unet: trains guided-diffusion's U-Net; `./ladder train` builds and runs it.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 
 #include <nlohmann/json.hpp>
@@ -25,7 +27,8 @@ constexpr int kInterrupted = 130;
 struct Words {
   std::string config = "unet64", channel_mult, attention_resolutions, budget, compare, json;
   int rounds = 0;
-  bool explain = false;
+  bool explain = false, resume_or_begin = false;
+  RanksOptions ranks;
 };
 
 // Returns whether the command line has a flag.
@@ -97,6 +100,9 @@ void add_running(CLI::App& app, TrainingOptions& o, Words& words) {
       "--resume", o.resume,
       "go on from the newest checkpoint of --out, with the options that the run was started with where they are "
       "not given anew");
+  app.add_flag("--resume-or-begin", words.resume_or_begin,
+               "go on where --out has a checkpoint, else begin: for launchers that start a training again")
+      ->excludes(resume);
   app.add_option("--init-weights", o.initial_weights, "safetensors to begin with, named as in guided-diffusion")
       ->type_name("FILE");
   io::add_choice<bool>(app, "--graph", o.graph, {{"on", true}, {"off", false}},
@@ -129,6 +135,24 @@ void add_running(CLI::App& app, TrainingOptions& o, Words& words) {
   add("--rounds", words.rounds, "[1, 100000]", "of --compare, each with two replays a side: 100; emulator: 1")
       ->needs(compare);
   app.add_option("--json", words.json, "what --compare found, as a record")->type_name("FILE.json")->needs(compare);
+}
+
+void add_ranks(CLI::App& app, TrainingOptions& o, RanksOptions& ranks) {
+  app.option_defaults()->group("several GPUs: one process each, started by --gpus, torchrun, srun or mpirun");
+  io::add_choice<bool>(app, "--overlap", o.overlap, {{"on", true}, {"off", false}},
+                       "on: gradients are summed over ranks beside the backward pass; off: the same bits, after it");
+  app.add_option("--buckets", o.buckets, "ranges of the matrices' gradients, each summed when it is complete")
+      ->capture_default_str()
+      ->check(io::limits("[1, 64]"));
+  app.add_option("--reduce", o.reduce,
+                 "fp32, or bf16: sum gradients as the layers write them, half the bytes and one more rounding")
+      ->capture_default_str()
+      ->check(io::words({"fp32", "bf16"}));
+  io::add_choice<bool>(app, "--collectives", ranks.collectives_on_host, {{"nccl", false}, {"host", true}},
+                       "nccl; host: over TCP, slow, for tests and for ranks that share a GPU (emulator: always)");
+  app.add_option("--start-timeout", ranks.start_timeout_s, "seconds to wait until all ranks are there")
+      ->capture_default_str()
+      ->check(io::limits("(0, )"));
 }
 
 // Sets the defaults of `tiny`, for machines without a GPU, where a step takes seconds: overfitting two images shows
@@ -206,6 +230,36 @@ void go_on_with(const TrainingOptions& options, const Given& given, TrainingConf
   take("--ema", &TrainingConfig::ema_ramp);
 }
 
+// Completes configuration and options: from the folder of a resumed training, and with the defaults of `tiny`.
+void complete(const Words& words, const Given& given, TrainingConfig& config, TrainingOptions& options) {
+  if (words.resume_or_begin) options.resume = has_checkpoint(options.out);
+  if (options.resume) go_on_with(options, given, config);
+  if (config.name == "tiny") run_tiny(given, options);
+  if (options.resume) recall_options(options, given);
+  if (options.data.empty()) throw UsageError("--data is required: a file that `./ladder prepare` made");
+}
+
+// Sets configuration and options to rank 0's, which alone reads the run's folder.
+void share(Ranks& ranks, TrainingConfig& config, TrainingOptions& options) {
+  if (ranks.size() == 1) return;
+  nlohmann::json first;
+  if (ranks.leads()) first = {{"config", config}, {"options", kept_options(options)}, {"resume", options.resume}};
+  first = nlohmann::json::parse(ranks.from_first(first.dump()));
+  config = first.at("config").get<TrainingConfig>();
+  take_options(options, first.at("options"), [](const char*) { return false; });
+  options.resume = first.at("resume");
+}
+
+// Reports on a step in place of a training.
+int look_at(Words& words, const Given& given, const TrainingConfig& config, const TrainingOptions& options) {
+  if (words.explain) return explain(config, options);
+  if (!words.budget.empty()) return budget(config, options, words.budget);
+  if (!options.graph) throw UsageError("--compare replays graphs: leave out --graph off");
+  if (words.json.empty()) throw UsageError("--compare needs --json");
+  if (!given("--rounds")) words.rounds = backend::kind() == backend::Kind::gpu ? 100 : 1;
+  return compare(config, options, words.compare, words.rounds, words.json);
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Trains guided-diffusion's U-Net to predict noise.", "train_unet");
   TrainingConfig config;
@@ -214,24 +268,22 @@ int run(int argc, char** argv) {
   add_model(app, config, words);
   add_training(app, config);
   add_running(app, options, words);
+  add_ranks(app, options, words.ranks);
   if (!io::parse(app, {argv + 1, argv + argc})) return 0;
   const Given given = [&](const char* flag) { return app.count(flag) > 0; };
   begin_with(words, given, config);
   config.check();
   if (const char* reason = backend::unavailable()) throw Failure(reason);
-  if (options.resume) go_on_with(options, given, config);
-  if (config.name == "tiny") run_tiny(given, options);
-  if (options.resume) recall_options(options, given);
-  if (options.data.empty()) throw UsageError("--data is required: a file that `./ladder prepare` made");
-  if (words.explain) return explain(config, options);
-  if (!words.budget.empty()) return budget(config, options, words.budget);
-  if (!words.compare.empty()) {
-    if (!options.graph) throw UsageError("--compare replays graphs: leave out --graph off");
-    if (words.json.empty()) throw UsageError("--compare needs --json");
-    if (!given("--rounds")) words.rounds = backend::kind() == backend::Kind::gpu ? 100 : 1;
-    return compare(config, options, words.compare, words.rounds, words.json);
-  }
-  return train(config, options) ? 0 : kInterrupted;
+  const std::string all_flags = fmt::format("{}", fmt::join(argv + 1, argv + argc, " "));
+  return run_ranks("train_unet", std::getenv, words.ranks, all_flags, [&](Ranks& ranks) {
+    if (ranks.leads()) complete(words, given, config, options);
+    share(ranks, config, options);
+    if (words.explain || !words.budget.empty() || !words.compare.empty()) {
+      if (ranks.size() > 1) throw UsageError("--explain, --budget and --compare are for one process: without --gpus");
+      return look_at(words, given, config, options);
+    }
+    return train(config, options, ranks) ? 0 : kInterrupted;
+  });
 }
 
 }  // namespace

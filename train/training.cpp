@@ -1,12 +1,7 @@
 #include "train/training.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <cmath>
-#include <csignal>
 #include <optional>
 
 #include <fmt/format.h>
@@ -14,16 +9,18 @@
 
 #include "core/backend.h"
 #include "core/error.h"
-#include "io/png.h"
 #include "nn/models/unet2d.h"
 #include "runtime/chosen_versions.h"
 #include "train/dataset.h"
 #include "train/divergence.h"
 #include "train/held_out.h"
 #include "train/image_source.h"
+#include "train/interval.h"
 #include "train/model_files.h"
 #include "train/peak.h"
-#include "train/sampler.h"
+#include "train/ranks.h"
+#include "train/sample_grid.h"
+#include "train/signals.h"
 #include "train/step.h"
 
 namespace ladder::train {
@@ -33,69 +30,12 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 
-volatile std::sig_atomic_t interrupted = 0;
-
-void on_signal(int) {
-  if (interrupted != 0) _exit(130);  // a second signal ends the process at once
-  interrupted = 1;
-}
-
-constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
-
-// Signal handlers that stop the training after the current step on SIGINT (Ctrl-C), SIGTERM and SIGHUP, while the
-// object exists. A signal that the process was started to ignore, such as SIGHUP under nohup, stays ignored.
-class Signals {
- public:
-  Signals() {
-    interrupted = 0;
-    for (std::size_t i = 0; i < kSignals.size(); ++i) {
-      before_[i] = std::signal(kSignals[i], on_signal);
-      if (before_[i] == SIG_IGN) std::signal(kSignals[i], SIG_IGN);
-    }
-  }
-  ~Signals() {
-    for (std::size_t i = 0; i < kSignals.size(); ++i) std::signal(kSignals[i], before_[i]);
-  }
-  Signals(const Signals&) = delete;
-  Signals& operator=(const Signals&) = delete;
-
- private:
-  std::array<void (*)(int), kSignals.size()> before_{};
-};
-
-// Figures of the steps since the last line of the log.
-struct Interval {
-  std::int64_t steps = 0;
-  double loss = 0;
-  double norm = 0;
-  double quartile_loss[4] = {};
-  std::int64_t quartile_images[4] = {};
-
-  // `t`: the time steps of the step's images.
-  void add(const StepResults& r, const std::vector<std::int32_t>& t) {
-    ++steps;
-    loss += r.loss;
-    norm += r.norm;
-    for (std::size_t i = 0; i < r.losses.size(); ++i) {
-      const int quartile = t[i] * 4 / diffusion::kTimesteps;
-      quartile_loss[quartile] += r.losses[i];
-      ++quartile_images[quartile];
-    }
-  }
-};
-
-std::string duration(double seconds) {
-  const std::int64_t s = std::llround(seconds);
-  if (s >= 3600) return fmt::format("{} h {:02} min", s / 3600, s / 60 % 60);
-  if (s >= 60) return fmt::format("{} min {:02} s", s / 60, s % 60);
-  return fmt::format("{} s", s);
-}
-
 class Training {
  public:
-  Training(TrainingConfig config, const TrainingOptions& options)
+  Training(TrainingConfig config, const TrainingOptions& options, Ranks& ranks)
       : config_(std::move(config)),
         options_(options),
+        ranks_(ranks),
         data_(options.data),
         model_(config_.model),
         parameters_(model_.declare()),
@@ -108,19 +48,28 @@ class Training {
           fmt::format("'{}' has images of {} pixels a side, the model takes {}: prepare them with --size {}",
                       options_.data.string(), data_.image_size(), config_.model.image_size, config_.model.image_size));
     }
+    check_ranks();
     data_.check_digest();
-    source_ = std::make_unique<ImageSource>(data_, config_.batch, options_.device_data_bytes);
+    ranks_.compare(data_.digest(), promotions_.str());
+    ranks_.connect();
+    source_ = std::make_unique<ImageSource>(data_, batch_of_rank(), options_.device_data_bytes);
     begin_state();
-    const EpsilonOptions of_batch = epsilon_options(config_, source_->images());
+    EpsilonOptions of_batch = epsilon_options(config_, source_->images());
+    of_batch.batch = batch_of_rank();
     objective_.emplace(of_batch, model_, source_->pixels());
     step_ = std::make_unique<Step>(StepOptions{.dtype = config_.dtype,
                                                .clip = config_.clip > 0,
                                                .graph = options_.graph,
                                                .branches = options_.branches,
-                                               .batches = options_.batches},
+                                               .batches = options_.batches,
+                                               .communicator = ranks_.communicator(),
+                                               .overlap = options_.overlap,
+                                               .buckets = options_.buckets,
+                                               .reduce = options_.reduce == "bf16" ? Dtype::bf16 : Dtype::f32},
                                    *objective_, parameters_, state_, promotions_);
     if (!source_->held_out().empty()) {
-      held_out_ = std::make_unique<HeldOut>(of_batch, source_->held_out(), model_,
+      of_batch.batch = config_.batch;
+      held_out_ = std::make_unique<HeldOut>(of_batch, source_->held_out(), ranks_, model_,
                                             nn::Binding{.parameters = &parameters_,
                                                         .weights = state_.weights(),
                                                         .dtype = config_.dtype,
@@ -130,17 +79,19 @@ class Training {
   }
 
   bool run() {
-    save_options(options_);
-    log_ = std::make_unique<Log>(options_.out / "log.jsonl", first_);
+    if (ranks_.leads()) {
+      save_options(options_);
+      log_ = std::make_unique<Log>(options_.out / "log.jsonl", first_);
+    }
     introduce();
-    const Signals signals;
+    signals_.emplace();
     const std::int64_t last = options_.stop_at > 0 ? std::min(options_.stop_at, config_.steps) : config_.steps;
     if (first_ >= last) {
-      fmt::print("step {}/{}  nothing is left to do: the checkpoint is of this step\n", first_, config_.steps);
+      ranks_.print("step {}/{}  nothing is left to do: the checkpoint is of this step\n", first_, config_.steps);
     }
     interval_began_ = Clock::now();
     if (first_ == 0) look_at_held_out(0);
-    for (std::int64_t number = first_ + 1; number <= last && interrupted == 0; ++number) {
+    for (std::int64_t number = first_ + 1; number <= last && !stops(); ++number) {
       submit(number);
       const bool logs = due(number, options_.log_every) || number == last;
       const bool pauses = due(number, options_.held_out_every) || due(number, options_.sample_every) ||
@@ -159,9 +110,9 @@ class Training {
       interval_began_ += Clock::now() - paused;
     }
     while (const auto results = step_->collect()) take(*results);
-    if (interrupted != 0 && done_ < last) {
+    if (stops() && done_ < last) {
       save(done_);
-      fmt::print("interrupted after step {}: go on with --resume --out {}\n", done_, options_.out.string());
+      ranks_.print("interrupted after step {}: go on with --resume --out {}\n", done_, options_.out.string());
       return false;
     }
     return true;
@@ -170,39 +121,78 @@ class Training {
  private:
   static bool due(std::int64_t step, std::int64_t every) { return every > 0 && step % every == 0; }
 
+  int batch_of_rank() const { return config_.batch / ranks_.size(); }
+
+  // Several ranks stop at the same step: the first whose results say that one of them wants to.
+  bool stops() const { return ranks_.size() > 1 ? told_to_stop_ : (signals_ && signals_->received()); }
+
+  void check_ranks() const {
+    const int parts = ranks_.size() * config_.micro_batches;
+    if (config_.batch % parts != 0) {
+      const int fewer = std::max(config_.batch / parts, 1) * parts;
+      throw UsageError(fmt::format("a batch of {} cannot be cut into {} ranks of {} micro-batches: --batch {} or {}",
+                                   config_.batch, ranks_.size(), config_.micro_batches, fewer, fewer + parts));
+    }
+    if (options_.reduce == "bf16" && config_.micro_batches > 1) {
+      throw UsageError(
+          "--reduce bf16 sums gradients as layers write them, which are of one micro-batch: --reduce fp32");
+    }
+  }
+
   std::string advice() const {
     return fmt::format("go on from the last checkpoint in '{}' with a lower --lr", options_.out.string());
   }
 
+  // Sets the state of rank 0, then that of all ranks.
   void begin_state() {
-    if (options_.resume) {
-      if (!options_.initial_weights.empty()) {
-        throw UsageError("a training that goes on has its own weights: --resume or --init-weights, not both");
-      }
-      find_checkpoint(options_.out);  // throws where there is no checkpoint, before RunLock creates a folder
-      lock_.emplace(options_.out);
-      const Resumed resumed = resume(options_.out, config_, parameters_, state_);
-      first_ = done_ = taken_ = resumed.step;
-      divergence_ = Divergence(advice(), resumed.skipped);
-      for (const std::string& damaged : resumed.damaged) fmt::print("note: {}\n", damaged);
-      if (!resumed.damaged.empty()) fmt::print("note: going on from step {} instead\n", first_);
-      if (resumed.data_digest != data_.digest()) {
-        throw Failure(fmt::format("the checkpoint was trained on other data than '{}': digest {} and {}",
-                                  options_.data.string(), resumed.data_digest.substr(0, 12),
-                                  data_.digest().substr(0, 12)));
-      }
-      if (const double before = learning_rate(resumed.config, first_), now = learning_rate(config_, first_ + 1);
-          now > before && now > learning_rate(resumed.config, first_ + 1)) {
-        fmt::print("note: the learning rate rises from {:.3g} to {:.3g}\n", before, now);
-      }
-      if (resumed.promotions != promotions_.str()) {
-        fmt::print("note: other kernels than the checkpoint's: from here on bits will differ\n");
-      } else if (resumed.device != backend::device().name) {
-        fmt::print("note: the checkpoint is from {}, this is {}: bits may differ\n", resumed.device,
-                   backend::device().name);
-      }
-      return;
+    if (ranks_.leads()) {
+      options_.resume ? go_on() : begin();
     }
+    if (ranks_.size() == 1) return;
+    const auto [first, skipped] =
+        Json::parse(ranks_.from_first(Json({first_, divergence_.skipped()}).dump())).get<std::array<std::int64_t, 2>>();
+    first_ = done_ = taken_ = first;
+    divergence_ = Divergence(advice(), skipped);
+    const OwnedStream stream;
+    for (const Region* region : {&state_.values, &state_.average, &state_.first_moments, &state_.second_moments}) {
+      ranks_.communicator()->broadcast(region->base, region->bytes, 0, stream);
+    }
+    stream.synchronize();
+    state_.set_values(state_.get(state_.values));  // their rounded copies
+  }
+
+  void go_on() {
+    if (!options_.initial_weights.empty()) {
+      throw UsageError("a training that goes on has its own weights: --resume or --init-weights, not both");
+    }
+    find_checkpoint(options_.out);  // throws where there is no checkpoint, before RunLock creates a folder
+    lock_.emplace(options_.out);
+    const Resumed resumed = resume(options_.out, config_, parameters_, state_);
+    first_ = done_ = taken_ = resumed.step;
+    divergence_ = Divergence(advice(), resumed.skipped);
+    for (const std::string& damaged : resumed.damaged) fmt::print("note: {}\n", damaged);
+    if (!resumed.damaged.empty()) fmt::print("note: going on from step {} instead\n", first_);
+    if (resumed.data_digest != data_.digest()) {
+      throw Failure(fmt::format("the checkpoint was trained on other data than '{}': digest {} and {}",
+                                options_.data.string(), resumed.data_digest.substr(0, 12),
+                                data_.digest().substr(0, 12)));
+    }
+    if (const double before = learning_rate(resumed.config, first_), now = learning_rate(config_, first_ + 1);
+        now > before && now > learning_rate(resumed.config, first_ + 1)) {
+      fmt::print("note: the learning rate rises from {:.3g} to {:.3g}\n", before, now);
+    }
+    if (resumed.ranks != ranks_.size()) {
+      fmt::print("note: the checkpoint is of {} ranks, this is of {}: sums have another order, so bits will differ\n",
+                 resumed.ranks, ranks_.size());
+    } else if (resumed.promotions != promotions_.str()) {
+      fmt::print("note: other kernels than the checkpoint's: from here on bits will differ\n");
+    } else if (resumed.device != backend::device().name) {
+      fmt::print("note: the checkpoint is from {}, this is {}: bits may differ\n", resumed.device,
+                 backend::device().name);
+    }
+  }
+
+  void begin() {
     lock_.emplace(options_.out);
     if (has_checkpoint(options_.out)) {
       throw UsageError(fmt::format("'{}' holds a training already: go on with --resume, or give another --out",
@@ -217,12 +207,12 @@ class Training {
 
   void introduce() const {
     const auto& device = backend::device();
-    fmt::print("model: {}, {} parameters, {} images of {} pixels a side a step{}, {}\n", config_.name,
-               parameters_.count(), config_.batch, config_.model.image_size,
-               config_.micro_batches > 1 ? fmt::format(" in {} micro-batches", config_.micro_batches) : "",
-               ladder::name(config_.dtype));
-    fmt::print("data: {} images to train on, {} held out, {}\n", data_.num_training(), data_.num_held_out(),
-               source_->streams() ? "streamed from the host" : "on the device");
+    ranks_.print("model: {}, {} parameters, {} images of {} pixels a side a step{}, {}\n", config_.name,
+                 parameters_.count(), config_.batch, config_.model.image_size,
+                 config_.micro_batches > 1 ? fmt::format(" in {} micro-batches", config_.micro_batches) : "",
+                 ladder::name(config_.dtype));
+    ranks_.print("data: {} images to train on, {} held out, {}\n", data_.num_training(), data_.num_held_out(),
+                 source_->streams() ? "streamed from the host" : "on the device");
     std::size_t operations = 0, fallbacks = 0;
     for (const Program* program : step_->programs()) {
       for (std::size_t i = 0; i < program->tape().operations().size(); ++i) {
@@ -230,42 +220,47 @@ class Training {
         if (program->choice(i).reason != "recorded") ++fallbacks;
       }
     }
-    fmt::print("device: {}; {} operations a step{}; {:.0f} MiB\n", device.name, operations,
-               options_.graph ? fmt::format(" in a graph of {} nodes", step_->num_nodes()) : ", no graph",
-               static_cast<double>(step_->bytes() + objective_->bytes() + state_.bytes() + source_->pixels().bytes) /
-                   (1 << 20));
-    if (!promotions_.note().empty()) fmt::print("kernels: {}\n", promotions_.note());
+    ranks_.print("device: {}; {} operations a step{}; {:.0f} MiB\n", device.name, operations,
+                 options_.graph ? fmt::format(" in a graph of {} nodes", step_->num_nodes()) : ", no graph",
+                 static_cast<double>(step_->bytes() + objective_->bytes() + state_.bytes() + source_->pixels().bytes) /
+                     (1 << 20));
+    if (ranks_.size() > 1) ranks_.print("ranks: {} on {}\n", ranks_.size(), ranks_.hosts());
+    if (!promotions_.note().empty()) ranks_.print("kernels: {}\n", promotions_.note());
     if (fallbacks > 0)
-      fmt::print("kernels: {} of the operations without a record of their own: --explain\n", fallbacks);
-    std::fflush(stdout);
+      ranks_.print("kernels: {} of the operations without a record of their own: --explain\n", fallbacks);
   }
 
-  std::vector<std::int32_t> batch_of(std::int64_t number) {
-    std::vector<std::int32_t> batch(config_.batch);
-    for (int i = 0; i < config_.batch; ++i) {
-      const std::int64_t position = config_.overfit_batch ? i : (number - 1) * config_.batch + i;
+  // Returns this rank's images of step `number`.
+  std::vector<std::int32_t> images_of(std::int64_t number) {
+    std::vector<std::int32_t> batch(batch_of_rank());
+    for (int i = 0; i < batch_of_rank(); ++i) {
+      const std::int64_t in_batch = ranks_.rank() * batch_of_rank() + i;
+      const std::int64_t position = config_.overfit_batch ? in_batch : (number - 1) * config_.batch + in_batch;
       const auto image = static_cast<std::int32_t>(order_.image(position));
       batch[i] = order_.flipped(position) ? -1 - image : image;
     }
     return batch;
   }
 
-  // Returns the inputs of step `number` except its images. With overfit_batch, every step has the time steps and noise
-  // of step 1.
+  // Returns the inputs of step `number` except its images, for all ranks. With overfit_batch, every step has the time
+  // steps and noise of step 1.
   EpsilonInputs inputs_of(std::int64_t number) const {
     return epsilon_inputs(config_, config_.overfit_batch ? 1 : number);
   }
 
   void submit(std::int64_t number) {
-    EpsilonInputs batch = inputs_of(number);
-    batch.index = source_->load(batch_of(number), step_->stream());
-    const auto results = step_->submit({.batch = batch.bytes(), .hyper = hyper(config_, number)});
+    ranks_.set_step(number);
+    EpsilonInputs batch = rows_of(inputs_of(number), ranks_.rank() * batch_of_rank(), batch_of_rank());
+    batch.index = source_->load(images_of(number), step_->stream());
+    const auto results =
+        step_->submit({.batch = batch.bytes(), .hyper = hyper(config_, number), .stop = signals_->received()});
     source_->release(step_->stream());
     if (results) take(*results);
   }
 
   void take(const StepResults& results) {
     ++taken_;
+    told_to_stop_ = told_to_stop_ || results.stop;
     if (divergence_.look_at(results, taken_)) interval_.add(results, inputs_of(taken_).t);
   }
 
@@ -275,8 +270,8 @@ class Training {
     const std::int64_t steps = done_ - reported_ > 0 && reported_ >= first_ ? done_ - reported_ : done_ - first_;
     reported_ = done_;
     const double seconds_per_step = seconds / static_cast<double>(steps);
-    const double tflops = step_->flops() / seconds_per_step * 1e-12;
-    const double peak = peak_tflops(config_.dtype);
+    const double tflops = ranks_.size() * step_->flops() / seconds_per_step * 1e-12;
+    const double peak = ranks_.size() * peak_tflops(config_.dtype);
     const auto count = static_cast<double>(interval_.steps);
     const bool any = interval_.steps > 0;  // false: every update was skipped, so there is no mean loss
     Json line = {{"step", done_},
@@ -292,77 +287,84 @@ class Training {
       line["loss_by_quartile_of_t"].push_back(
           images > 0 ? Json(interval_.quartile_loss[q] / static_cast<double>(images)) : Json());
     }
-    log_->add(line);
+    if (ranks_.size() > 1) {
+      double slowest = 0;
+      for (const std::string& rank : ranks_.exchange(Json(seconds_per_step).dump())) {
+        slowest = std::max(slowest, Json::parse(rank).get<double>());
+      }
+      line["ranks"] = ranks_.size();
+      line["slowest_ms"] = 1e3 * slowest;
+    }
+    if (log_) log_->add(line);
     const bool is_gpu = backend::kind() == backend::Kind::gpu;
-    fmt::print("step {}/{}  {}  {}{}  {} left{}\n", done_, config_.steps,
-               any ? fmt::format("loss {:.5f}  gradient {:.3f}", interval_.loss / count, interval_.norm / count)
-                   : "loss and gradient not finite",
-               is_gpu ? fmt::format("{:.2f} ms a step  {:.0f} images/s", 1e3 * seconds_per_step,
-                                    config_.batch / seconds_per_step)
-                      : fmt::format("{:.1f} s a step on the emulator", seconds_per_step),
-               is_gpu ? fmt::format("  {:.0f} TFLOP/s ({:.0f} % of {:.0f})", tflops, 100 * tflops / peak, peak) : "",
-               duration(seconds_per_step * static_cast<double>(last - done_)),
-               divergence_.skipped() > 0 ? fmt::format("  updates left out: {}", divergence_.skipped()) : "");
-    std::fflush(stdout);
+    ranks_.print("step {}/{}  {}  {}{}  {} left{}\n", done_, config_.steps,
+                 any ? fmt::format("loss {:.5f}  gradient {:.3f}", interval_.loss / count, interval_.norm / count)
+                     : "loss and gradient not finite",
+                 is_gpu ? fmt::format("{:.2f} ms a step  {:.0f} images/s", 1e3 * seconds_per_step,
+                                      config_.batch / seconds_per_step)
+                        : fmt::format("{:.1f} s a step on the emulator", seconds_per_step),
+                 is_gpu ? fmt::format("  {:.0f} TFLOP/s ({:.0f} % of {:.0f})", tflops, 100 * tflops / peak, peak) : "",
+                 duration(seconds_per_step * static_cast<double>(last - done_)),
+                 divergence_.skipped() > 0 ? fmt::format("  updates left out: {}", divergence_.skipped()) : "");
     interval_ = {};
   }
 
   void look_at_held_out(std::int64_t number) {
     if (!held_out_ || options_.held_out_every == 0) return;
     const double loss = held_out_->loss();
-    log_->add({{"step", number}, {"held_out_loss", loss}});
-    fmt::print("step {}/{}  held-out loss {:.5f}\n", number, config_.steps, loss);
-    std::fflush(stdout);
+    if (log_) log_->add({{"step", number}, {"held_out_loss", loss}});
+    ranks_.print("step {}/{}  held-out loss {:.5f}\n", number, config_.steps, loss);
   }
 
-  // Draws samples with the moving average of the weights. Weight copies, sampler and noise are separate from the
-  // training's.
   void draw(std::int64_t number) {
-    if (!sampler_) {
-      if (state_.copies) average_copies_ = std::make_unique<OwnedRegion>("average's copies", state_.copies->bytes);
-      const Region* const copies = average_copies_ ? average_copies_.get() : &state_.average;
-      constexpr int kImages = 64;
-      sampler_ = std::make_unique<Sampler>(SamplerOptions{.dtype = config_.dtype,
-                                                          .images = backend::kind() == backend::Kind::gpu ? kImages : 4,
-                                                          .betas = config_.betas,
-                                                          .graph = options_.graph},
-                                           model_, parameters_,
-                                           nn::WeightRegions{.values = &state_.average, .copies = copies}, promotions_);
+    if (!samples_) {
+      samples_ =
+          std::make_unique<SampleGrid>(config_, options_.graph, model_, parameters_, state_, promotions_, ranks_);
     }
-    if (average_copies_) nn::copy_rounded(state_.get(state_.average), state_.stored, *average_copies_);
-    const std::vector<float> images = drawn(number);
-    const fs::path folder = options_.out / "samples";
-    fs::create_directories(folder);
-    const fs::path file = folder / fmt::format("step_{:08}.png", number);
-    write_grid(file, images, config_.model.image_size);
-    fmt::print("step {}/{}  samples: {}\n", number, config_.steps, file.string());
-    std::fflush(stdout);
-  }
-
-  std::vector<float> drawn(std::int64_t number) {
+    const fs::path file = options_.out / "samples" / fmt::format("step_{:08}.png", number);
     try {
-      return sampler_->run(static_cast<std::int64_t>(config_.seed));
+      samples_->draw(file);
+    } catch (const RankEnded&) {
+      throw;
     } catch (const Failure& failure) {
       throw Failure(fmt::format("samples of step {}: {}: {}", number, failure.what(), advice()));
     }
+    ranks_.print("step {}/{}  samples: {}\n", number, config_.steps, file.string());
   }
 
   void save(std::int64_t number) {
-    const bool ends = number == config_.steps || number == options_.stop_at || interrupted != 0;
+    const bool ends = number == config_.steps || number == options_.stop_at || stops();
     if (options_.checkpoint_every == 0 && !ends) return;
+    if (ranks_.size() > 1) compare_weights(number);
+    if (!ranks_.leads()) return;
     const fs::path folder = save_checkpoint(options_.out, config_, parameters_, state_,
                                             {.step = number,
                                              .skipped = divergence_.skipped(),
                                              .data_digest = data_.digest(),
                                              .promotions = promotions_.str(),
-                                             .device = backend::device().name},
+                                             .device = backend::device().name,
+                                             .ranks = ranks_.size()},
                                             options_.keep);
-    fmt::print("step {}/{}  checkpoint: {}\n", number, config_.steps, folder.string());
-    std::fflush(stdout);
+    ranks_.print("step {}/{}  checkpoint: {}\n", number, config_.steps, folder.string());
+  }
+
+  // Throws Failure on every rank where a rank's weights or their average are not rank 0's.
+  void compare_weights(std::int64_t number) {
+    const std::vector<std::string> digests = ranks_.exchange(weights_digest(state_));
+    for (std::size_t rank = 1; rank < digests.size(); ++rank) {
+      if (digests[rank] == digests[0]) continue;
+      throw Failure(
+          fmt::format("rank {} has other weights than rank 0 after step {}: no checkpoint was written; go on "
+                      "with --resume from the last one in '{}'",
+                      rank, number, options_.out.string()));
+    }
   }
 
   TrainingConfig config_;
   TrainingOptions options_;
+  Ranks& ranks_;
+  std::optional<Signals> signals_;
+  bool told_to_stop_ = false;  // by the results of a step of several ranks
   Dataset data_;
   nn::Unet2d model_;
   nn::Parameters parameters_;
@@ -374,8 +376,7 @@ class Training {
   std::optional<EpsilonObjective> objective_;
   std::unique_ptr<Step> step_;
   std::unique_ptr<HeldOut> held_out_;
-  std::unique_ptr<OwnedRegion> average_copies_;
-  std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<SampleGrid> samples_;
   std::unique_ptr<Log> log_;
   Divergence divergence_;
   std::int64_t first_ = 0;  // the step after which this run began
@@ -388,9 +389,14 @@ class Training {
 
 }  // namespace
 
-bool train(TrainingConfig config, const TrainingOptions& options) {
+bool train(TrainingConfig config, const TrainingOptions& options, Ranks& ranks) {
   config.check();
-  return Training(std::move(config), options).run();
+  return Training(std::move(config), options, ranks).run();
+}
+
+bool train(TrainingConfig config, const TrainingOptions& options) {
+  Ranks one;
+  return train(std::move(config), options, one);
 }
 
 }  // namespace ladder::train

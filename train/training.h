@@ -1,6 +1,7 @@
 // A training from beginning to end: image order, log, checkpoints and samples.
 #pragma once
 
+#include "train/ranks.h"
 #include "train/run_folder.h"
 #include "train/training_config.h"
 
@@ -8,6 +9,8 @@ namespace ladder::train {
 
 // Trains and prints progress. Writes log.jsonl, checkpoints/ and samples/ in options.out. Returns true if the training
 // reached its last step, false if a signal ended it, after writing a checkpoint.
-bool train(TrainingConfig config, const TrainingOptions& options);
+// With several ranks, each calls it with the same arguments; only rank 0 prints and writes.
+bool train(TrainingConfig config, const TrainingOptions& options, Ranks& ranks);
+bool train(TrainingConfig config, const TrainingOptions& options);  // one rank
 
 }  // namespace ladder::train

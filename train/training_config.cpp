@@ -117,6 +117,12 @@ EpsilonInputs epsilon_inputs(const TrainingConfig& config, std::int64_t step) {
   return inputs;
 }
 
+EpsilonInputs rows_of(EpsilonInputs batch, int first, int count) {
+  batch.first = first;
+  batch.t = {batch.t.begin() + first, batch.t.begin() + first + count};
+  return batch;
+}
+
 optimizer::Hyper hyper(const TrainingConfig& config, std::int64_t step) {
   return {.lr = static_cast<float>(learning_rate(config, step)),
           .one_minus_beta1 = static_cast<float>(1 - config.beta1),

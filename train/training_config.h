@@ -52,6 +52,8 @@ std::int32_t time_step(std::uint64_t seed, std::int64_t step, int i);
 
 // Inputs of step `step`: the batch except its images, and the hyperparameters of the update.
 EpsilonInputs epsilon_inputs(const TrainingConfig& config, std::int64_t step);
+// The inputs of `count` images of a batch from `first` on, as one rank takes them.
+EpsilonInputs rows_of(EpsilonInputs batch, int first, int count);
 optimizer::Hyper hyper(const TrainingConfig& config, std::int64_t step);
 
 // Options of a training's objective, for a data set of `images` images on the device.

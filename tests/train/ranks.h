@@ -64,7 +64,7 @@ inline Variables rank_variables(int rank, int size, int port) {
 // Processes, each of which says one text: the result of its function, or the error that ended it. Killed at the end.
 class Processes {
  public:
-  Processes() = default;
+  explicit Processes(int limit_seconds = kLimitSeconds) : limit_seconds_(limit_seconds) {}
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
   ~Processes() {
@@ -84,7 +84,7 @@ class Processes {
     if (pid == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (getppid() != parent) _exit(1);
-      alarm(kLimitSeconds);
+      alarm(static_cast<unsigned>(limit_seconds_));
       const std::string text = result_of(function);
       _exit(write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : 1);
     }
@@ -128,6 +128,7 @@ class Processes {
     }
   }
 
+  int limit_seconds_;
   std::vector<pid_t> pids_;
   std::vector<int> pipes_;
 };

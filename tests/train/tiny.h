@@ -17,11 +17,13 @@ class Tiny {
  public:
   static constexpr int kImages = 4;
 
-  explicit Tiny(Dtype dtype, int micro_batches = 1, bool graph = false, const std::string& use = {})
+  // `batch` and `micro_batches` are of this process: of a rank, if the options have a communicator.
+  explicit Tiny(Dtype dtype, int micro_batches = 1, bool graph = false, const std::string& use = {}, int batch = 2,
+                StepOptions options = {})
       : config{.name = "tiny",
                .model = nn::unet2d_config("tiny"),
                .dtype = dtype,
-               .batch = 2,
+               .batch = batch,
                .micro_batches = micro_batches},
         model(config.model),
         parameters(model.declare()),
@@ -35,8 +37,9 @@ class Tiny {
     backend::copy_in(pixels.base, bytes.data(), bytes.size());
     set(random_weights());
     if (!use.empty()) promotions.use(use);
-    step =
-        std::make_unique<Step>(StepOptions{.dtype = dtype, .graph = graph}, objective, parameters, state, promotions);
+    options.dtype = dtype;
+    options.graph = graph;
+    step = std::make_unique<Step>(options, objective, parameters, state, promotions);
   }
 
   void set(const std::vector<float>& weights) {

@@ -1,0 +1,190 @@
+// A training step of several ranks, which are processes: the sums of one rank, whatever the number of ranks, buckets
+// and streams.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "tests/train/ranks.h"
+#include "tests/train/tiny.h"
+#include "train/ranks.h"
+
+namespace ladder::train::test {
+namespace {
+
+constexpr int kBatch = 4;
+constexpr int kLimit = 300;  // seconds
+
+struct Choice {
+  bool graph = true;
+  bool overlap = true;
+  int buckets = 4;
+  int micro_batches = 1;  // of a rank
+  bool poisoned = false;
+  Dtype reduce = Dtype::f32;
+};
+
+struct Found {
+  std::vector<float> losses, gradients, values, noised, noise;
+  float norm = 0;
+
+  bool operator==(const Found&) const = default;
+};
+
+std::string packed(const Found& found) {
+  std::string bytes(reinterpret_cast<const char*>(&found.norm), sizeof(float));
+  for (const auto* values : {&found.losses, &found.gradients, &found.values, &found.noised, &found.noise}) {
+    const std::size_t count = values->size();
+    bytes.append(reinterpret_cast<const char*>(&count), sizeof(count));
+    bytes.append(reinterpret_cast<const char*>(values->data()), count * sizeof(float));
+  }
+  return bytes;
+}
+
+Found unpacked(const std::string& bytes) {
+  Found found;
+  if (bytes.size() < sizeof(float)) throw std::runtime_error("the process said nothing");
+  const char* next = bytes.data();
+  const auto take = [&](void* to, std::size_t size) {
+    if (next + size > bytes.data() + bytes.size()) throw std::runtime_error("the process said: " + bytes);
+    std::memcpy(to, next, size);
+    next += size;
+  };
+  take(&found.norm, sizeof(float));
+  for (auto* values : {&found.losses, &found.gradients, &found.values, &found.noised, &found.noise}) {
+    std::size_t count = 0;
+    take(&count, sizeof(count));
+    if (count > bytes.size()) throw std::runtime_error("the process said: " + bytes);
+    values->resize(count);
+    take(values->data(), count * sizeof(float));
+  }
+  return found;
+}
+
+// Runs two steps of a batch of kBatch images as one of the ranks, and returns what it has afterwards.
+Found two_steps(Ranks& ranks, Dtype dtype, const Choice& choice) {
+  ranks.connect();
+  const int batch = kBatch / ranks.size();
+  Tiny net(dtype, choice.micro_batches, choice.graph, {}, batch,
+           {.communicator = ranks.communicator(),
+            .overlap = choice.overlap,
+            .buckets = choice.buckets,
+            .reduce = choice.reduce});
+  StepResults results;
+  for (int number : {1, 2}) {
+    EpsilonInputs in{.seed = 3, .offset = number};
+    for (int i = 0; i < kBatch; ++i) {
+      in.index.push_back(i % 2 == 0 ? i : -1 - i);
+      in.t.push_back((97 * number + 251 * i) % 1000);
+    }
+    in.index = {in.index.begin() + ranks.rank() * batch, in.index.begin() + (ranks.rank() + 1) * batch};
+    in = rows_of(in, ranks.rank() * batch, batch);
+    const StepInputs inputs{.batch = in.bytes(), .hyper = hyper(net.config, number)};
+    if (choice.poisoned) {
+      results = net.step->run_poisoned(inputs);
+    } else {
+      net.step->submit(inputs);
+      results = *net.step->collect();
+    }
+  }
+  return {.losses = results.losses,
+          .gradients = net.step->gradients(),
+          .values = net.state.get(net.state.values),
+          .noised = net.objective.noised(),
+          .noise = net.objective.noise(),
+          .norm = results.norm};
+}
+
+std::vector<Found> found_by_ranks(int size, Dtype dtype, const Choice& choice = {}) {
+  if (size == 1) {
+    Ranks one;
+    return {two_steps(one, dtype, choice)};
+  }
+  const int port = free_ports();
+  Processes processes(kLimit);
+  for (int rank = 0; rank < size; ++rank) {
+    processes.start([=] {
+      Ranks ranks(environment_of(rank_variables(rank, size, port)), {.collectives_on_host = true}, "flags");
+      return packed(two_steps(ranks, dtype, choice));
+    });
+  }
+  std::vector<Found> found;
+  for (int rank = 0; rank < size; ++rank) found.push_back(unpacked(processes.said(rank)));
+  return found;
+}
+
+class RankStep : public ::testing::TestWithParam<Dtype> {
+ protected:
+  void SetUp() override {
+    if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
+  }
+};
+
+// Returns the largest normalised L2 distance of a tensor's gradients.
+double largest_distance(const std::vector<float>& a, const std::vector<float>& b) {
+  const nn::Parameters parameters(nn::Unet2d(nn::unet2d_config("tiny")).declare());
+  double largest = 0;
+  for (const nn::Parameter& p : parameters.all()) {
+    const auto tensor = [&](const std::vector<float>& all) {
+      return std::vector<float>(all.begin() + p.begin, all.begin() + p.begin + p.elements());
+    };
+    largest = std::max(largest, distance(tensor(a), tensor(b)));
+  }
+  return largest;
+}
+
+TEST_P(RankStep, RanksHaveTheSumsOfOne) {
+  const bool rounds = GetParam() == Dtype::bf16;
+  const Found one = found_by_ranks(1, GetParam())[0];
+  for (int size : {2, 4}) {
+    const std::vector<Found> found = found_by_ranks(size, GetParam());
+    std::vector<float> noised, noise;
+    for (const Found& rank : found) {
+      noised.insert(noised.end(), rank.noised.begin(), rank.noised.end());
+      noise.insert(noise.end(), rank.noise.begin(), rank.noise.end());
+      EXPECT_EQ(rank.losses, found[0].losses);
+      EXPECT_EQ(rank.gradients, found[0].gradients);
+      EXPECT_EQ(rank.values, found[0].values);
+      EXPECT_EQ(rank.norm, found[0].norm);
+    }
+    EXPECT_EQ(noised, one.noised) << size;  // an image has its bits, whichever rank it is on
+    EXPECT_EQ(noise, one.noise) << size;
+    EXPECT_EQ(found[0].losses.size(), one.losses.size());
+    EXPECT_LT(distance(found[0].losses, one.losses), rounds ? 1e-2 : 1e-5) << size;
+    EXPECT_LT(largest_distance(found[0].gradients, one.gradients), rounds ? 0.1 : 1e-3) << size;
+    EXPECT_LT(distance(found[0].gradients, one.gradients), rounds ? 2e-2 : 1e-4) << size;
+    EXPECT_NEAR(found[0].norm, one.norm, (rounds ? 2e-2 : 1e-4) * one.norm);
+  }
+}
+
+TEST_P(RankStep, BucketsOverlapAndGraphChangeNoBit) {
+  const Found expected = found_by_ranks(2, GetParam(), {.graph = false, .overlap = false, .buckets = 1})[1];
+  for (const Choice& choice : {Choice{.graph = false, .buckets = 1}, Choice{.buckets = 7}, Choice{.buckets = 64},
+                               Choice{.overlap = false, .buckets = 3}, Choice{.graph = false, .poisoned = true}}) {
+    EXPECT_EQ(found_by_ranks(2, GetParam(), choice)[1], expected)
+        << choice.graph << choice.overlap << choice.buckets << choice.poisoned;
+  }
+}
+
+TEST_P(RankStep, MicroBatchesOfRanksAddUp) {
+  const bool rounds = GetParam() == Dtype::bf16;
+  const Found one = found_by_ranks(1, GetParam())[0];
+  const Found parts = found_by_ranks(2, GetParam(), {.micro_batches = 2})[0];
+  EXPECT_LT(distance(parts.losses, one.losses), rounds ? 1e-2 : 1e-5);
+  EXPECT_LT(distance(parts.gradients, one.gradients), rounds ? 2e-2 : 1e-4);
+}
+
+TEST(RankStepSums, OfRoundedGradientsAreFurtherByOneRounding) {
+  if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
+  const Found exact = found_by_ranks(2, Dtype::bf16)[0];
+  const std::vector<Found> rounded = found_by_ranks(2, Dtype::bf16, {.reduce = Dtype::bf16});
+  EXPECT_EQ(rounded[0].gradients, rounded[1].gradients);
+  const double found = distance(rounded[0].gradients, exact.gradients);
+  EXPECT_GT(found, 1e-5);
+  EXPECT_LT(found, 1.0 / 256);  // half a unit in the last place of bf16's 8 bits, at most
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, RankStep, ::testing::Values(Dtype::f32, Dtype::bf16),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+}  // namespace
+}  // namespace ladder::train::test

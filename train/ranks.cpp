@@ -1,0 +1,138 @@
+#include "train/ranks.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+
+#include <fmt/ranges.h>
+
+#include "build_info.h"
+#include "core/backend.h"
+#include "core/error.h"
+#include "core/program.h"
+
+namespace ladder::train {
+
+Ranks::Ranks(const Environment& environment, const RanksOptions& options, std::string flags_digest)
+    : options_(options), flags_digest_(std::move(flags_digest)) {
+  const RankNumbers numbers = find_rank(environment);
+  if (numbers.size == 1) return;
+  world_ = std::make_unique<World>(environment, flags_digest_, options_.start_timeout_s);
+  if (const char* pipe = environment("LADDER_PARENT_PIPE")) parent_pipe_ = std::atoi(pipe);
+  if (backend::unavailable() == nullptr) backend::use_device(backend::num_devices() > 1 ? numbers.local_rank : 0);
+}
+
+void Ranks::compare(const std::string& data_digest, const std::string& promotions) {
+  if (size() == 1) return;
+  compare_greetings(*world_,
+                    {.commit = build_info::kCommit,
+                     .size = std::to_string(size()),
+                     .data_digest = data_digest,
+                     .promotions = promotions,
+                     .flags_digest = flags_digest_,
+                     .host = world_->host(rank()),
+                     .gpu_uuid = backend::device().uuid},
+                    on_host());
+}
+
+void Ranks::connect() {
+  if (size() == 1) return;
+  if (on_host()) {
+    communicator_ = make_host_communicator(rank(), size(), [this](std::string bytes, const Combine& combine) {
+      return world_->reduce(std::move(bytes), combine);
+    });
+  } else {
+    communicator_ =
+        make_nccl_communicator(rank(), size(), [this](std::string_view bytes) { return world_->exchange(bytes); });
+  }
+}
+
+bool Ranks::on_host() const { return backend::kind() == backend::Kind::emulator || options_.collectives_on_host; }
+
+std::string Ranks::hosts() const {
+  std::vector<std::string> hosts;
+  for (int r = 0; world_ && r < size(); ++r) {
+    if (std::ranges::find(hosts, world_->host(r)) == hosts.end()) hosts.push_back(world_->host(r));
+  }
+  return fmt::format("{}", fmt::join(hosts, ", "));
+}
+
+std::vector<std::string> Ranks::exchange(std::string bytes) {
+  if (!world_) return {std::move(bytes)};
+  return world_->exchange(bytes);
+}
+
+std::vector<std::string> Ranks::gather(std::string bytes) {
+  if (!world_) return {std::move(bytes)};
+  std::vector<std::string> all;
+  world_->reduce(std::move(bytes), [&](std::vector<std::string> of_ranks) {
+    all = std::move(of_ranks);
+    return std::string();
+  });
+  return all;
+}
+
+int Ranks::run(std::string_view program, const std::function<int()>& body) {
+  if (!world_) return body();
+  std::jthread watcher([&](const std::stop_token& stopped) { watch(program, stopped); });
+  try {
+    const int status = body();
+    // A rank that has ended in order closes its connections, which the others' watchers must not see.
+    leaving_ = true;
+    exchange("done");
+    return status;
+  } catch (const UsageError& error) {
+    leaving_ = false;
+    leave(program, error, 2);
+  } catch (const std::exception& error) {
+    leaving_ = false;
+    leave(program, error, 1);
+  }
+}
+
+// Sees what the main thread cannot while it waits for a step in which another rank no longer takes part.
+void Ranks::watch(std::string_view program, const std::stop_token& stopped) {
+  constexpr int kIntervalMs = 100;
+  for (; !stopped.stop_requested(); poll(nullptr, 0, kIntervalMs)) {
+    if (leaving_) continue;
+    pollfd parent{.fd = parent_pipe_, .events = POLLIN, .revents = 0};  // a negative fd is passed over
+    if (poll(&parent, 1, 0) > 0) _exit(1);
+    try {
+      world_->check();
+      if (communicator_) communicator_->check();
+    } catch (const std::exception& error) {
+      if (!stopped.stop_requested() && !leaving_) leave(program, error, 1);
+    }
+  }
+}
+
+void Ranks::leave(std::string_view program, const std::exception& error, int status) {
+  if (leaving_.exchange(true)) {
+    for (;;) pause();  // the other thread is leaving
+  }
+  const auto* const ended = dynamic_cast<const RankEnded*>(&error);
+  if (!ended) world_->send_last_words(error.what());
+  const int lowest_alive = ended && ended->rank == 0 ? 1 : 0;
+  if (rank() == lowest_alive) {
+    const std::string step = ended && step_ > 0 ? fmt::format(" (step {})", step_.load()) : "";
+    print_error(program, error.what() + step);
+  }
+  std::fflush(nullptr);
+  _exit(status);  // not in order: the device may wait for the rank that has ended
+}
+
+int run_ranks(std::string_view program, const Environment& environment, const RanksOptions& options,
+              const std::string& flags_digest, const std::function<int(Ranks&)>& body) {
+  std::unique_ptr<Ranks> ranks;
+  try {
+    ranks = std::make_unique<Ranks>(environment, options, flags_digest);
+  } catch (const RankEnded&) {
+    return 1;  // the rank that has ended printed why
+  }
+  return ranks->run(program, [&] { return body(*ranks); });
+}
+
+}  // namespace ladder::train
