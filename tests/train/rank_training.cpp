@@ -89,7 +89,7 @@ TEST_F(RankTraining, HasTheCurveOfOne) {
       EXPECT_GE(log_of(o.out)[1].at("slowest_ms"), log_of(o.out)[1].at("ms_a_step"));
       const auto picture = [](const fs::path& run) { return contents(run / "samples" / "step_00000004.png"); };
       EXPECT_FALSE(picture(o.out).empty());
-      if (!rounds) EXPECT_EQ(picture(o.out), picture(trained_by_one(dtype)));
+      EXPECT_TRUE(rounds || picture(o.out) == picture(trained_by_one(dtype))) << size;
     }
   }
 }

@@ -264,7 +264,8 @@ TEST_F(HeldOutLoss, IsTheMeanOverItsImagesAndChangesNothing) {
                             .weights = net.state.weights(),
                             .dtype = net.config.dtype,
                             .promotions = &net.promotions};
-  HeldOut held_out(epsilon_options(net.config, Tiny::kImages), {3, 1, 2}, net.model, binding, net.pixels,
+  Ranks one;
+  HeldOut held_out(epsilon_options(net.config, Tiny::kImages), {3, 1, 2}, one, net.model, binding, net.pixels,
                    net.promotions);
   const std::vector<float> weights = net.state.get(net.state.values), moments = net.state.get(net.state.first_moments);
   const double loss = held_out.loss();
