@@ -1,6 +1,9 @@
 // Collectives over the processes (ranks) of one training, on device memory and a stream. Work is enqueued like a kernel
-// and may be captured into a graph; a capture and every replay are collective, in the same order on all ranks.
-// Run each collective once before a capture: connections are made at first use.
+// and may be captured into a graph. Rules, which no implementation checks:
+// - Every call, capture and replay is collective: all ranks make it, in the same order and with the same sizes.
+// - A communicator's collectives run one after the other: enqueue them on one stream, or order streams by events.
+// - Run each collective once before a capture: connections are made at first use.
+// - Destroy graphs that captured a collective, and wait for streams, before the communicator is destroyed.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +25,7 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // All counts may be 0. Sums are of fp32 or bf16 elements, and every rank gets the same bits.
+  // All counts may be 0, on all ranks. Sums are of fp32 or bf16 elements, and every rank gets the same bits.
   // data[i] = sum over ranks of data[i], for `count` elements.
   virtual void all_reduce(void* data, std::size_t count, Dtype dtype, Stream stream) = 0;
   // to[i] = sum over ranks of from[rank() * count + i]; `from` has size() * count elements.
@@ -32,7 +35,8 @@ class Communicator {
   // data [bytes] of rank `root` goes to all ranks.
   virtual void broadcast(void* data, std::size_t bytes, int root, Stream stream) = 0;
 
-  // Throws Failure if a collective that was enqueued has failed. Never waits.
+  // Throws the first failure of a collective that was enqueued; its result, and those of later ones, are undefined. Never
+  // waits.
   virtual void check() = 0;
 };
 
@@ -41,7 +45,8 @@ using Combine = std::function<std::string(std::vector<std::string> of_ranks)>;
 // Sends `bytes` to rank 0, which combines those of all ranks, and returns rank 0's result on every rank. Collective.
 using ReduceOnHost = std::function<std::string(std::string bytes, const Combine& combine)>;
 
-// Collectives over host memory. Sums are added in fp32 in the order of ranks, so they depend on nothing but the ranks' values.
+// Collectives over host memory. Sums of both dtypes are added in fp32 in the order of ranks and rounded once, so they
+// depend on nothing but the ranks' values. `reduce` runs on a thread of the driver on a GPU, and never for a world of one.
 std::unique_ptr<Communicator> make_host_communicator(int rank, int size, ReduceOnHost reduce);
 
 // NCCL's collectives between GPUs, one a rank. `exchange` returns the bytes of all ranks, in their order. Throws Failure

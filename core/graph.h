@@ -76,6 +76,11 @@ void copy_out_async(void* host, const void* device, std::size_t bytes, Stream st
 void copy_async(void* to, const void* from, std::size_t bytes, Stream stream);
 void set_bytes_async(void* device, int byte, std::size_t bytes, Stream stream);
 
+// Run `function` on the host between the work before it on `stream` and the work after it; on a GPU on a thread of the
+// driver, where it must call nothing of CUDA and must not throw. The stream keeps `function` until it has run; a graph that
+// captured it, as long as the graph lives.
+void run_on_host_async(std::function<void()> function, Stream stream);
+
 // Nodes of the capture that `stream` is in, as handles for KernelRecords::id_of() (core/kernel_records.h).
 std::vector<const void*> captured_nodes(Stream stream);
 

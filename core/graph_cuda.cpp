@@ -56,7 +56,10 @@ void set_bytes_async(void* device, int byte, std::size_t bytes, Stream stream) {
   LADDER_CUDA(cudaMemsetAsync(device, byte, bytes, stream));
 }
 
-std::vector<const void*> captured_nodes(Stream stream) {
+namespace {
+
+// Returns the graph that `stream` is being captured into, or null.
+cudaGraph_t graph_of(Stream stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   cudaGraph_t graph = nullptr;
 #if CUDART_VERSION >= 13000
@@ -64,6 +67,36 @@ std::vector<const void*> captured_nodes(Stream stream) {
 #else
   LADDER_CUDA(cudaStreamGetCaptureInfo_v2(stream, &status, nullptr, &graph));
 #endif
+  return status == cudaStreamCaptureStatusActive ? graph : nullptr;
+}
+
+using HostFunction = std::function<void()>;
+
+void CUDART_CB run_host_function(void* function) noexcept { (*static_cast<HostFunction*>(function))(); }
+void CUDART_CB delete_host_function(void* function) noexcept { delete static_cast<HostFunction*>(function); }
+void CUDART_CB run_and_delete(void* function) noexcept {
+  run_host_function(function);
+  delete_host_function(function);
+}
+
+}  // namespace
+
+void run_on_host_async(std::function<void()> function, Stream stream) {
+  auto kept = std::make_unique<HostFunction>(std::move(function));
+  if (cudaGraph_t graph = graph_of(stream)) {
+    cudaUserObject_t object = nullptr;
+    LADDER_CUDA(cudaUserObjectCreate(&object, kept.get(), delete_host_function, 1, cudaUserObjectNoDestructorSync));
+    HostFunction* const owned = kept.release();
+    LADDER_CUDA(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove));
+    LADDER_CUDA(cudaLaunchHostFunc(stream, run_host_function, owned));
+    return;
+  }
+  LADDER_CUDA(cudaLaunchHostFunc(stream, run_and_delete, kept.get()));
+  (void)kept.release();  // run_and_delete() deletes it
+}
+
+std::vector<const void*> captured_nodes(Stream stream) {
+  cudaGraph_t graph = graph_of(stream);
   LADDER_CHECK(graph != nullptr, "the stream is not being captured");
   std::size_t count = 0;
   LADDER_CUDA(cudaGraphGetNodes(graph, nullptr, &count));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "core/backend.h"
 #include "core/check/check.h"
@@ -266,6 +267,34 @@ TEST_F(Graphs, CopiesGoThroughPinnedMemory) {
   EXPECT_GE(after.seconds_since(before), 0);
   EXPECT_TRUE(std::equal(static_cast<unsigned char*>(back.data()), static_cast<unsigned char*>(back.data()) + kBytes,
                          static_cast<unsigned char*>(host.data())));
+}
+
+TEST_F(Graphs, AHostFunctionRunsBetweenCopies) {
+  const Memory device(kBytes);
+  const PinnedBuffer host(kBytes);
+  auto* const bytes = static_cast<unsigned char*>(host.data());
+  const auto added = std::make_shared<unsigned char>(static_cast<unsigned char>(1));
+  const auto add = [&](Stream stream) {
+    copy_out_async(host.data(), device.data, kBytes, stream);
+    run_on_host_async([bytes, added] { std::for_each_n(bytes, kBytes, [&](unsigned char& b) { b += *added; }); },
+                      stream);
+    copy_in_async(device.data, host.data(), kBytes, stream);
+  };
+  const OwnedStream stream;
+  backend::set_bytes(device.data, 1, kBytes);
+  add(stream);
+  stream.synchronize();
+  EXPECT_EQ(read(device), std::vector<unsigned char>(kBytes, 2));
+  EXPECT_EQ(added.use_count(), 1) << "a function that has run is not kept";
+  const Graph graph = Graph::capture(add);
+  EXPECT_EQ(graph.num_nodes(), 3u);
+  EXPECT_EQ(added.use_count(), 2) << "the graph keeps its function";
+  *added = 3;
+  for (const unsigned char expected : {5, 8}) {
+    graph.replay(stream);
+    stream.synchronize();
+    EXPECT_EQ(read(device), std::vector<unsigned char>(kBytes, expected));
+  }
 }
 
 TEST_F(Graphs, AnExceptionEndsTheCapture) {

@@ -4,8 +4,12 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <map>
+#include <mutex>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -18,12 +22,14 @@ struct VariableSet {
   const char *rank, *size, *local_rank, *local_size;
 };
 
-constexpr VariableSet kSlurm = {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr};
+constexpr std::string_view kSlurmRank = "SLURM_PROCID";
 constexpr VariableSet kSets[] = {
     {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
-    kSlurm};
+    // SLURM_NTASKS is the job's number of tasks under srun --preserve-env.
+    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr},
+    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr}};
 constexpr std::int64_t kMaxSlurmStep = 0xfffffff0;  // larger: batch script, interactive step, other steps without srun
 constexpr int kPorts = 16, kMasterPort = 29500, kMaxPort = 65535;
 constexpr int kMaxRanks = 65536;
@@ -70,7 +76,7 @@ std::string host_name() {
 RankNumbers find_rank(const Environment& environment) {
   const auto given = [&](const char* name) { return environment(name) != nullptr; };
   for (const VariableSet& set : kSets) {
-    const bool of_slurm = set.rank == kSlurm.rank;
+    const bool of_slurm = set.rank == kSlurmRank;
     if (!given(set.rank) || (of_slurm && !is_slurm_step(environment))) continue;
     if (!given(set.size) || !given(set.local_rank)) {
       if (set.rank != kSets[0].rank) continue;
@@ -156,7 +162,16 @@ World::World(const Environment& environment, const std::string& flags_digest, do
   const auto time = std::chrono::duration_cast<Deadline::duration>(std::chrono::duration<double>(start_timeout_s));
   const auto now = [] { return std::chrono::steady_clock::now(); };
   if (rank() == 0) {
-    peers_ = accept_ranks(address, member, now() + time);
+    try {
+      peers_ = accept_ranks(address, member, now() + time);
+    } catch (const Failure& failure) {
+      // Such a shell is task 0 of a step whose other tasks ended at once, yet may start a step of all ranks itself.
+      if (!numbers_.of_slurm || !environment("SLURM_PTY_PORT")) throw;
+      throw Failure(
+          fmt::format("{}; a shell of `srun --pty` is one of {} tasks: `unset SLURM_STEP_ID` in it to train "
+                      "in one process",
+                      failure.what(), size()));
+    }
     for (int r = 0; r < size(); ++r) hosts_[r] = peers_[r].host;
     const std::string hosts = nlohmann::json(hosts_).dump();
     for (int r = 1; r < size(); ++r) send_frame(peers_[r].connection, FrameKind::data, hosts);
@@ -172,6 +187,9 @@ World::World(const Environment& environment, const std::string& flags_digest, do
 }
 
 void World::tell_all(std::string_view message) noexcept {
+  // A collective that sends for longer waits for a rank that does not read: words would never arrive.
+  const std::unique_lock lock(locks_->sends, std::chrono::seconds(1));
+  if (!lock) return;
   for (Peer& peer : peers_) {
     if (peer.connection) send_frame(peer.connection, FrameKind::last_words, message);
   }
@@ -206,6 +224,8 @@ Frame World::take(int from) {
 }
 
 void World::check() {
+  const std::unique_lock lock(locks_->collective, std::try_to_lock);
+  if (!lock) return;
   for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
     pollfd source{.fd = peers_[r].connection.fd(), .events = POLLIN, .revents = 0};
     if (!peers_[r].connection || poll(&source, 1, 0) <= 0) continue;
@@ -213,16 +233,10 @@ void World::check() {
   }
 }
 
-std::vector<std::string> World::exchange(std::string_view bytes) {
-  if (size() == 1) return {std::string(bytes)};
-  if (rank() > 0) {
-    if (!send_frame(peers_[0].connection, FrameKind::data, bytes)) take(0);  // rank 0's words, if it sent any
-    std::vector<std::string> all(static_cast<std::size_t>(size()));
-    for (std::string& one : all) one = take(0).bytes;
-    return all;
-  }
+// Returns the bytes of all ranks on rank 0.
+World::Texts World::gather(std::string bytes) {
   std::vector<std::optional<std::string>> gathered(static_cast<std::size_t>(size()));
-  gathered[0] = bytes;
+  gathered[0] = std::move(bytes);
   for (int missing = size() - 1; missing > 0;) {
     std::vector<pollfd> sources;
     for (const Peer& peer : peers_) sources.push_back({.fd = peer.connection.fd(), .events = POLLIN, .revents = 0});
@@ -235,16 +249,41 @@ std::vector<std::string> World::exchange(std::string_view bytes) {
       --missing;
     }
   }
-  std::vector<std::string> all(gathered.size());
-  for (int r = 0; r < size(); ++r) all[r] = std::move(*gathered[r]);
+  Texts all;
+  for (std::optional<std::string>& one : gathered) all.push_back(std::move(*one));
+  return all;
+}
+
+// Returns the `num_results` texts that rank 0 makes of all ranks' bytes.
+World::Texts World::collect(std::string bytes, std::size_t num_results, const std::function<Texts(Texts)>& combine) {
+  if (size() == 1) return combine({std::move(bytes)});
+  const std::lock_guard lock(locks_->collective);
+  const auto send = [&](const Peer& peer, const Texts& texts) {
+    const std::lock_guard sends(locks_->sends);
+    return std::ranges::all_of(
+        texts, [&](const std::string& text) { return send_frame(peer.connection, FrameKind::data, text); });
+  };
+  if (rank() > 0) {
+    if (!send(peers_[0], {std::move(bytes)})) take(0);  // rank 0's words, if it sent any
+    Texts results(num_results);
+    for (std::string& one : results) one = take(0).bytes;
+    return results;
+  }
+  Texts results = combine(gather(std::move(bytes)));
   int closed = 0;
   for (int r = 1; r < size(); ++r) {
-    for (const std::string& one : all) {
-      if (!send_frame(peers_[r].connection, FrameKind::data, one)) closed = r;
-    }
+    if (!send(peers_[r], results)) closed = r;
   }
   if (closed > 0) take(closed);
-  return all;
+  return results;
+}
+
+std::vector<std::string> World::exchange(std::string_view bytes) {
+  return collect(std::string(bytes), static_cast<std::size_t>(size()), [](Texts texts) { return texts; });
+}
+
+std::string World::reduce(std::string bytes, const Combine& combine) {
+  return std::move(collect(std::move(bytes), 1, [&](Texts texts) { return Texts{combine(std::move(texts))}; })[0]);
 }
 
 void compare_greetings(World& world, const Greeting& greeting, bool may_share_gpu) {

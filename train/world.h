@@ -2,11 +2,14 @@
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/communicator.h"
 #include "core/error.h"
 #include "train/rendezvous.h"
 
@@ -51,14 +54,28 @@ class World {
   int local_rank() const { return numbers_.local_rank; }
   const std::string& host(int rank) const { return hosts_.at(static_cast<std::size_t>(rank)); }
 
+  // Any thread may call the functions below; collectives of several threads wait for each other.
+
   // Returns the bytes of all ranks in their order; collective. Throws RankEnded.
   std::vector<std::string> exchange(std::string_view bytes);
-  // Throws RankEnded if a rank has ended or sent last words; never waits. Rank 0 passes this on to the others.
+  // Returns rank 0's combination of the bytes of all ranks; collective. Throws RankEnded.
+  std::string reduce(std::string bytes, const Combine& combine);
+  // Throws RankEnded if a rank has ended or sent last words; never waits, and leaves it to a collective that is under way.
+  // Rank 0 passes this on to the others.
   void check();
   // Tells the others why this rank ends. Nothing may be exchanged after it.
   void send_last_words(std::string_view words) noexcept;
 
  private:
+  using Texts = std::vector<std::string>;
+
+  struct Locks {
+    std::mutex collective;   // held for the whole of one
+    std::timed_mutex sends;  // held while frames are sent: a frame ends before the next begins
+  };
+
+  Texts collect(std::string bytes, std::size_t num_results, const std::function<Texts(Texts)>& combine);
+  Texts gather(std::string bytes);
   Frame take(int from);
   [[noreturn]] void end(int rank, const std::string& words);
   void tell_all(std::string_view message) noexcept;
@@ -66,6 +83,7 @@ class World {
   RankNumbers numbers_;
   std::vector<std::string> hosts_{"this host"};
   std::vector<Peer> peers_;  // rank 0: by rank; others: rank 0 alone
+  std::unique_ptr<Locks> locks_ = std::make_unique<Locks>();
 };
 
 // Facts that must agree over ranks before a kernel runs, except host and GPU, whose pair must not.

@@ -216,6 +216,8 @@ void set_bytes_async(void* device, int byte, std::size_t bytes, Stream stream) {
   simt::enqueue(stream, [=] { std::memset(device, byte, bytes); });
 }
 
+void run_on_host_async(std::function<void()> function, Stream stream) { simt::enqueue(stream, std::move(function)); }
+
 std::vector<const void*> captured_nodes(Stream stream) {
   const auto recording = stream ? stream->recording.lock() : nullptr;
   std::vector<const void*> nodes;

@@ -128,6 +128,58 @@ def test_a_compiler_that_is_not_there_is_named_and_nothing_is_installed(compiler
     assert setup._cuda("cuda") is False
 
 
+@pytest.fixture
+def nccl_fetched(tmp_path, monkeypatch):
+    """Pins that setup._nccl() fetches, on a machine without NCCL."""
+    fetched = []
+    monkeypatch.setattr(setup, "PRIVATE", tmp_path)
+    monkeypatch.setattr(setup, "_needs_ensurepip", lambda: None)
+    monkeypatch.setattr(setup.wheels, "install", lambda what, pins, folder, log: fetched.append((pins, folder)))
+    monkeypatch.delenv("LADDER_NCCL", raising=False)
+    monkeypatch.setenv("LADDER_NO_SYSTEM_CUDA", "1")
+    return fetched
+
+
+def test_nccl_is_fetched_where_no_place_has_it(nccl_fetched, tmp_path):
+    assert setup._nccl() is True
+    assert nccl_fetched == [(["nvidia-nccl-cu13==2.28.9"], "nccl")]
+    (tmp_path / "nccl").mkdir()
+    assert setup._nccl() is False
+    assert len(nccl_fetched) == 1
+
+
+def test_a_machine_without_a_network_goes_on_without_nccl(nccl_fetched, monkeypatch, capsys):
+    def fails(*_):
+        raise Failure("no network\nmore")
+
+    monkeypatch.setattr(setup.wheels, "install", fails)
+    assert setup._nccl() is False
+    assert "no NCCL for several GPUs: no network (" in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("major", "minor", "is_fetched"), [(2, 26, True), (2, 27, False), (2, 30, False), (3, 0, False), (2, 9, True)]
+)
+@pytest.mark.parametrize("place", ["LADDER_NCCL", "CUDA_HOME", "CPLUS_INCLUDE_PATH"])
+def test_an_nccl_that_is_there_is_used_if_new_enough(
+    nccl_fetched, tmp_path, monkeypatch, place, major, minor, is_fetched
+):
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include/nccl.h").write_text(
+        f"#define NCCL_MAJOR {major}\n#define NCCL_MINOR {minor}\n#define NCCL_PATCH 9\n"
+    )
+    if place == "CUDA_HOME":
+        monkeypatch.setattr(setup.shutil, "which", lambda name: None)
+    if place != "LADDER_NCCL":
+        monkeypatch.delenv("LADDER_NO_SYSTEM_CUDA")
+        # The machine's own NCCL, in the compiler's default places.
+        has_nccl = setup._has_nccl
+        monkeypatch.setattr(setup, "_has_nccl", lambda folder: str(tmp_path) in folder and has_nccl(folder))
+    monkeypatch.setenv(place, str(tmp_path / "include" if place == "CPLUS_INCLUDE_PATH" else tmp_path))
+    assert setup._nccl() is is_fetched
+    assert bool(nccl_fetched) is is_fetched
+
+
 def test_options_come_before_targets(tmp_path, monkeypatch):
     (tmp_path / "build.ninja").write_text("rule touch\n  command = touch $out\nbuild a: touch\n")
     monkeypatch.setattr(build, "folder", lambda preset: tmp_path)

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <functional>
@@ -53,6 +54,26 @@ inline int free_ports() {
     for (int port = next; port < next + 17 && free; ++port) free = static_cast<bool>(loopback_socket(port, true));
     if (free) return std::exchange(next, next + 17);
   }
+}
+
+inline constexpr double kAtOnce = 5;  // seconds within which the others end
+
+class Stopwatch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+inline std::string exchange_once(World& world) {
+  std::string text;
+  for (const std::string& one : world.exchange(fmt::format("{} of {};", world.rank(), world.size()))) text += one;
+  return text;
+}
+
+inline std::string exchange_for_ever(World& world) {
+  for (;;) world.exchange("again");
 }
 
 // Variables of a rank of a world on this host whose ports are port + 1 to port + 16.

@@ -21,26 +21,6 @@ using ladder::test::has;
 using namespace test;
 using std::chrono::milliseconds;
 
-constexpr double kAtOnce = 5;  // seconds within which the others end
-
-class Stopwatch {
- public:
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-std::string exchange_once(World& world) {
-  std::string text;
-  for (const std::string& one : world.exchange(fmt::format("{} of {};", world.rank(), world.size()))) text += one;
-  return text;
-}
-
-std::string exchange_for_ever(World& world) {
-  for (;;) world.exchange("again");
-}
-
 TEST(World, RanksExchangeBytes) {
   for (int size = 1; size <= 4; ++size) {
     const int port = free_ports();
@@ -186,6 +166,22 @@ TEST(World, RankThatIsKilledAtTheStartIsMissingOrReplaced) {
     ranks.start(rank_variables(2, 3, port), exchange_once);
     const std::string said = ranks.said(0);
     EXPECT_TRUE(has(said, replaced ? "0 of 3;1 of 3;2 of 3;" : "for all 3 ranks: missing rank 1")) << said;
+  }
+}
+
+// The other tasks of `srun -n 8 --pty bash` end at once.
+TEST(World, ShellOfSrunHearsHowToTrainInOneProcess) {
+  Variables variables = {{"SLURM_PROCID", "0"},         {"SLURM_STEP_NUM_TASKS", "8"},
+                         {"SLURM_LOCALID", "0"},        {"SLURM_STEP_ID", "0"},
+                         {"SLURM_STEP_NUM_NODES", "1"}, {"LADDER_RUN", "test"},
+                         {"SLURM_PTY_PORT", "34889"},   {"MASTER_PORT", std::to_string(free_ports())}};
+  for (const bool shell : {true, false}) {
+    if (!shell) variables.erase("SLURM_PTY_PORT");
+    Processes ranks;
+    ranks.start(variables, exchange_once, 0.5);
+    const std::string said = ranks.said(0);
+    EXPECT_TRUE(has(said, "for all 8 ranks: missing ranks 1")) << said;
+    EXPECT_EQ(has(said, "; a shell of `srun --pty` is one of 8 tasks: `unset SLURM_STEP_ID`"), shell) << said;
   }
 }
 

@@ -62,6 +62,16 @@ TEST(WorldVariables, BatchScriptOfSlurmIsAWorldOfOne) {
   EXPECT_EQ(numbers(batch), "0/8 local 0");
 }
 
+TEST(WorldVariables, StepOfSlurmHasItsOwnNumberOfTasks) {
+  Variables step = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "0"}, {"SLURM_STEP_ID", "3"}};
+  step["SLURM_STEP_NUM_TASKS"] = "1";  // srun --preserve-env --ntasks 1
+  EXPECT_EQ(numbers(step), "0/1 local 0");
+  step["SLURM_STEP_NUM_TASKS"] = "4";
+  EXPECT_EQ(numbers(step), "0/4 local 0");
+  step["SLURM_PROCID"] = "4";
+  EXPECT_TRUE(has(usage(step), "SLURM_PROCID=4 with SLURM_STEP_NUM_TASKS=4"));
+}
+
 TEST(WorldVariables, WrongOnesAreNamed) {
   EXPECT_TRUE(has(usage({{"RANK", "1"}}), "RANK=1 without WORLD_SIZE"));
   EXPECT_TRUE(has(usage({{"RANK", "1"}, {"WORLD_SIZE", "2"}}), "RANK=1 without LOCAL_RANK"));

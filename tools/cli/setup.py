@@ -24,6 +24,7 @@ _LIBRARIES = {
 }
 
 _LEAST_NVCC = (12, 8)
+_LEAST_NCCL = (2, 27)  # in CMakeLists.txt too
 
 
 def ensure(preset, again=False):
@@ -33,7 +34,9 @@ def ensure(preset, again=False):
         return False
     with lock.held(PRIVATE / "setup.lock"):
         # Not |=: every step has to run.
-        changed = [_tools_and_libraries(_LIBRARIES), _cuda(kind), kind == "cuda" and _baseline()]
+        changed = [_tools_and_libraries(_LIBRARIES), _cuda(kind)]
+        if kind == "cuda":
+            changed += [_baseline(), _nccl()]
         tools.forget()
         aside = _stamp(kind).with_suffix(".new")
         aside.write_text(_fingerprint(kind))
@@ -100,6 +103,8 @@ def _fingerprint(kind):
         wheels.TOOLS,
         wheels.CUDA,
         wheels.CUDNN_FRONTEND,
+        wheels.NCCL,
+        os.environ.get("LADDER_NCCL"),
         sorted(_LIBRARIES),
         shlex.join(tools.cxx()),
         shutil.which("cmake"),
@@ -201,6 +206,43 @@ def _baseline():
     except Failure as failure:
         say.line(f"no cuDNN to compare with: {str(failure).splitlines()[0]} ({SETUP_LOG})")
     return changed
+
+
+def _nccl():
+    """Fetches NCCL where no place of cmake/FindNCCL.cmake has it. Only trainings on several GPUs need it, so a failure is
+    reported and ignored. Returns True if it fetched something."""
+    if (PRIVATE / "nccl").exists() or any(_has_nccl(folder) for folder in _nccl_folders()):
+        return False
+    try:
+        _needs_ensurepip()
+        wheels.install("NCCL (190 MB)", wheels.NCCL, "nccl", SETUP_LOG)
+    except Failure as failure:
+        say.line(f"no NCCL for several GPUs: {str(failure).splitlines()[0]} ({SETUP_LOG})")
+        return False
+    return True
+
+
+def _nccl_folders():
+    """Include folders in which a build looks for NCCL, in its order: LADDER_NCCL's, the toolkit's, the compiler's."""
+    if os.environ.get("LADDER_NCCL"):
+        yield os.path.join(os.environ["LADDER_NCCL"], "include")
+    if _system_cuda_hidden():
+        return
+    header = _system_cuda_file("include/nccl.h")
+    if header:
+        yield os.path.dirname(header)
+    # Search list of the compiler: the indented lines of `g++ -v`.
+    yield from re.findall(r"^ (/\S+)$", _preprocessed("", "-v").stderr, re.MULTILINE) if tools.cxx() else []
+
+
+def _has_nccl(folder):
+    """Returns True if `folder` has the header of an NCCL that is new enough."""
+    try:
+        with open(os.path.join(folder, "nccl.h"), encoding="utf-8") as file:
+            numbers = re.findall(r"^#define NCCL_(?:MAJOR|MINOR) +(\d+)", file.read(), re.MULTILINE)
+    except OSError:
+        return False
+    return tuple(map(int, numbers)) >= _LEAST_NCCL
 
 
 def _needs_ensurepip():

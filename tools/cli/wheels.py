@@ -15,6 +15,8 @@ TOOLS = ["cmake==3.31.6", "ninja==1.11.1.4"]
 # One release of the CUDA toolkit. The emulator needs its headers only.
 CUDA_HEADERS = ["nvidia-cuda-runtime==13.0.96", "nvidia-cuda-crt==13.0.88", "nvidia-cuda-cccl==13.0.85"]
 CUDNN = ["nvidia-cudnn-cu13==9.19.0.56"]
+# For trainings on several GPUs; PyTorch 2.11 has the same release.
+NCCL = ["nvidia-nccl-cu13==2.28.9"]
 CUDA = (
     CUDA_HEADERS
     + CUDNN
