@@ -105,9 +105,7 @@ def _is_slurm_step(environment):
 def _number(environment, name, least):
     text = environment[name]
     if not re.fullmatch(r"[0-9]{1,18}", text) or not least <= int(text) <= _MOST_RANKS:
-        raise UsageError(
-            f"{name}={say.harmless(text)[:40]}: a whole number from {least} to {_MOST_RANKS} is right"
-        )
+        raise UsageError(f"{name}={say.harmless(text)[:40]}: a whole number from {least} to {_MOST_RANKS} is right")
     return int(text)
 
 

@@ -113,7 +113,7 @@ class _Ends:
             for rank, process in enumerate(self._ranks)
             if rank not in self.statuses and process.poll() is not None
         ]
-        # Of several ends a signal is the cause, and other ranks' failures its result.
+        # A signal comes first: it is the cause, and other ranks' failures are its result.
         self.statuses.update(sorted(ended, key=lambda end: (end[1] >= 0, end[0])))
 
     def _first_dead(self):

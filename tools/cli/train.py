@@ -150,7 +150,9 @@ def _trains(chosen):
 def _check(chosen, numbers):
     launcher.check_gpus(chosen.gpus, numbers)
     if not _trains(chosen) and (numbers.is_one_of_several or (chosen.gpus or 1) > 1):
-        raise UsageError("--explain, --budget and --compare are for one process: without --gpus, torchrun, srun or mpirun")
+        raise UsageError(
+            "--explain, --budget and --compare are for one process: without --gpus, torchrun, srun or mpirun"
+        )
     if numbers.is_one_of_several and not chosen.out:
         raise UsageError(f"{numbers.size} ranks ({numbers}) need --out DIR: each must know the run's folder")
     if chosen.resume_or_begin and not chosen.out:
