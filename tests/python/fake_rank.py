@@ -62,7 +62,7 @@ actions = [action.partition("=")[::2] for action in ",".join(told).split(",") if
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     if signal.getsignal(number) != signal.SIG_IGN and ("default", "") not in actions:
         signal.signal(number, handle)
-if "LADDER_PARENT_PIPE" in os.environ:
+if "LADDER_PARENT_PIPE" in os.environ and ("deaf", "") not in actions:
     threading.Thread(target=watch, args=[int(os.environ["LADDER_PARENT_PIPE"])], daemon=True).start()
 facts = {
     "pid": os.getpid(),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import launcher
+from cli import launcher, ranks
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 60
@@ -170,6 +170,15 @@ def test_the_status_is_of_all_or_the_first_that_is_not_0(started, status, plan):
     assert started.ended()[0] == status
 
 
+def test_of_ends_that_are_seen_together_a_signal_is_the_first():
+    ended = [subprocess.Popen(["/bin/sh", "-c", script]) for script in ("exit 1", "exit 0", "kill -SEGV $$", "exit 3")]
+    for process in ended:
+        process.wait()
+    ends = ranks._Ends(ended)
+    ends.wait(None)
+    assert list(ends.statuses.items()) == [(2, -signal.SIGSEGV), (0, 1), (1, 0), (3, 3)]
+
+
 def test_ranks_that_stay_after_a_death_are_killed(started):
     started.start(3, "1:exit=5", "0:hang", "2:stop", grace=0.2)
     assert started.ended() == (
@@ -252,9 +261,9 @@ def test_other_signals_are_no_second_ctrl_c(started, name):
 
 
 def test_ranks_that_stay_after_a_second_signal_are_killed(started):
-    started.start(2, "0:hang", "1:signals=2,exit=130", grace=0.2).begun(2)
+    started.start(2, "0:hang", "1:signals=1,exit=130", grace=0.2).begun(2)
     started.process.send_signal(signal.SIGINT)
-    until(lambda: len(started.of(0)) == 2)
+    until(lambda: len(started.of(0)) == 2 and not is_running(started.facts(1)["pid"]))
     started.process.send_signal(signal.SIGINT)
     assert started.ended() == (
         130,
@@ -308,7 +317,7 @@ def test_ranks_end_where_not_all_can_be_started(started):
         "    return start(command, environment, pipe, rank, hidden)\n"
         "ranks._started = refused\n"
     )
-    started.start(3, "*:hang", more=more)
+    started.start(3, "*:deaf,hang", more=more)
     assert started.ended() == (1, "", "ladder: [Errno 11] no more processes\n")
 
 

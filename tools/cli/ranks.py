@@ -93,7 +93,7 @@ class _Ends:
     def report(self, program):
         """Prints which signals ended ranks, if no rank is left that could, and which ranks were killed here."""
         by_signal = {
-            rank: signal.Signals(-status).name
+            rank: _name(-status)
             for rank, status in self.statuses.items()
             if status < 0 and rank not in self._killed and -status not in self._sent and -status != signal.SIGPIPE
         }
@@ -151,6 +151,10 @@ def _copier(output, hidden):
     thread = threading.Thread(target=copy, daemon=True)
     thread.start()
     return thread
+
+
+def _name(number):
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
 def _kill(processes):
