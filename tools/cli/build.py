@@ -76,9 +76,10 @@ def configure(preset):
 
 @contextlib.contextmanager
 def _configured(preset, options):
-    if setup.ensure(preset):
-        forget(preset)
+    fetched = setup.ensure(preset)
     with lock.held(lock_file(preset)):
+        if fetched:
+            forget(preset)  # another build may read build.ninja until the lock is ours
         _configure(preset, [*_own_architecture(preset), *options])
         yield
 

@@ -38,12 +38,19 @@ class Choice:
 class _Gpu:
     model: str
     arch: int  # compute capability times ten
+    count: int  # of GPUs, this one the first
 
 
 def gpu():
     """Returns (name of the first GPU, "") or (None, the reason that no GPU is usable)."""
     found, why = _first()
     return (found.model, "") if found else (None, why)
+
+
+def num_gpus():
+    """The number of GPUs that a program sees; 0 if the first is not usable."""
+    found, _ = _first()
+    return found.count if found else 0
 
 
 def slug():
@@ -97,7 +104,7 @@ def _first():
     if driver.value < _LEAST_DRIVER:
         has = f"{driver.value // 1000}.{driver.value % 1000 // 10}"
         return None, f"the driver of the {model} is too old: it runs CUDA {has}, kernels need 13.0"
-    return _Gpu(model, arch), ""
+    return _Gpu(model, arch, count.value), ""
 
 
 def choose(wanted=None):

@@ -26,6 +26,15 @@ class Parser(argparse.ArgumentParser):
     def add_device(self):
         self.add_argument("--device", choices=("gpu", "emulator"), help="default: the GPU where there is one")
 
+    def add_gpus(self, what):
+        self.add_argument(
+            "--gpus",
+            type=at_least(1),
+            metavar="N",
+            help=f"this host's first N GPUs, a process each with {what}; --device emulator: N processes (default: 1; with "
+            "torchrun, srun or mpirun: as many as these start)",
+        )
+
     def add_watch(self):
         self.add_argument(watch.FLAG, action="store_true", help="again at each save of a source; Ctrl-C ends")
 

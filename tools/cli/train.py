@@ -12,18 +12,21 @@ from pathlib import Path
 
 from images import ldata
 
-from . import build, device, files, flags, json_file, paths, prepare, run, say, tools, train_compare, wheels
+from . import build, device, files, flags, json_file, launcher, paths, prepare, ranks, say, tools, train_compare, wheels
 from .errors import Failure, UsageError
 from .options import Parser
 
 PROGRAM = "train_unet"
 IMAGE_SIZES = {"unet64": 64, "tiny": 8}  # of the named configurations, nn/models/unet2d_config.cpp
+BATCHES = {"unet64": 32, "tiny": 2}  # images of a step, train_unet's defaults
 RUNS = paths.ROOT / "runs"
+_UNKNOWN = {}  # the configuration of a run in a folder that this host may not have
 
 _DESCRIPTION = """\
 Trains guided-diffusion's U-Net to predict noise, with the promoted version of every kernel. Ctrl-C ends a
 training after the current step, with a checkpoint; --resume goes on from it. A run's folder has log.jsonl,
-checkpoints/ and samples/."""
+checkpoints/ and samples/. --gpus N trains on several GPUs of this machine; torchrun, srun and mpirun start ./ladder
+train on each GPU of one or several machines, with --out."""
 
 _EXAMPLES = """\
 examples:
@@ -31,6 +34,8 @@ examples:
   ./ladder train --config tiny                    a small model learns two images by heart: minutes without a GPU
   ./ladder train --data build/data/photos-64.ldata --out runs/photos --sample-every 1000
   ./ladder train --resume                         goes on with the newest training in runs/
+  ./ladder train --gpus 2 --batch 64              two GPUs, 32 images each
+  torchrun --no-python --nproc-per-node 8 ./ladder train --out runs/big --batch 256 --resume-or-begin
   ./ladder train --explain                        which version every operation runs, and why
   ./ladder train --compare conv3x3/fprop=v09,v14  which of two versions makes the faster step
   ./ladder train --compare overlap=on,off         what overlapping launches bring"""
@@ -47,29 +52,39 @@ def main(arguments):
     parser, own = _parser()
     chosen = parser.parse_args(arguments)
     own.check(chosen)
-    _check(chosen)
-    resumed = _resumed(chosen)
+    numbers = launcher.find_rank()
+    _check(chosen, numbers)
+    resumed = _resumed(chosen, numbers)
+    _check_batch(chosen, resumed, chosen.gpus or numbers.size)
     size = _image_size(chosen, resumed)
-    if chosen.data:
+    takes_default_data = not chosen.data and _takes_default_data(chosen, resumed, numbers)
+    if chosen.data and resumed is not _UNKNOWN:
         _check_data(chosen.data, size)
-    elif not resumed and size not in prepare.SIZES:
+    elif takes_default_data and size not in prepare.SIZES:
         raise UsageError(
             f"no sample set of {size} pixels a side, only from {prepare.SIZES[0]} to {prepare.SIZES[-1]}: give --data"
         )
     choice = device.choose(chosen.device)
+    launcher.check_gpus(chosen.gpus, numbers, choice, can_share=chosen.collectives == "host")
     if chosen.budget and choice.preset == "emulator":
         raise UsageError("--budget times kernels: it needs a GPU")
-    say.line(choice)
+    if numbers.leads:
+        say.line(choice)
     build.build(choice.preset, targets=[PROGRAM])
-    if not chosen.data and not (chosen.resume and (Path(chosen.out) / "options.json").is_file()):
+    if takes_default_data:
         chosen.data = _default_data(size, chosen)
-    python = wheels.python_with(wheels.TENSORBOARD, paths.SETUP_LOG) if chosen.tensorboard else None
+        if numbers.leads:
+            say.line(f"{'the sample set' if _trains(chosen) else 'random images'}: {chosen.data}")
+    follows = chosen.tensorboard and numbers.leads
+    python = wheels.python_with(wheels.TENSORBOARD, paths.SETUP_LOG) if follows else None
     chosen.out = chosen.out or _new_run(chosen.config or "unet64", made=_trains(chosen))
     file, chosen.json = chosen.json, None
     command = [build.folder(choice.preset) / "train" / PROGRAM, *own.words(chosen)]
     if chosen.compare:
         return train_compare.main(command, arguments, file)
-    return _with_tensorboard(command, Path(chosen.out), python) if python else run.handed_over(command)
+    if python:
+        return _with_tensorboard(command, chosen.gpus, numbers, Path(chosen.out), python)
+    return ranks.start(command, chosen.gpus, numbers)
 
 
 def checkpoint_config(run_folder):
@@ -119,6 +134,7 @@ def _parser():
         "train", description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_device()
+    parser.add_gpus("a part of every batch")
     parser.add_argument(
         "--tensorboard",
         action="store_true",
@@ -131,12 +147,21 @@ def _trains(chosen):
     return not (chosen.explain or chosen.budget or chosen.compare)
 
 
-def _check(chosen):
+def _check(chosen, numbers):
+    launcher.check_gpus(chosen.gpus, numbers)
+    if not _trains(chosen) and (numbers.is_one_of_several or (chosen.gpus or 1) > 1):
+        raise UsageError(
+            "--explain, --budget and --compare are for one process: without --gpus, torchrun, srun or mpirun"
+        )
+    if numbers.is_one_of_several and not chosen.out:
+        raise UsageError(f"{numbers.size} ranks ({numbers}) need --out DIR: each must know the run's folder")
+    if chosen.resume_or_begin and not chosen.out:
+        raise UsageError("--resume-or-begin needs --out DIR: each start must find the same folder")
     if chosen.tensorboard and not _trains(chosen):
         raise UsageError("--tensorboard is for a training: --explain, --budget and --compare leave no log")
     if chosen.resume and chosen.init_weights:
         raise UsageError("--resume has its weights from the checkpoint: leave out --init-weights")
-    if chosen.init_weights and not Path(chosen.init_weights).is_file():
+    if chosen.init_weights and numbers.leads and not Path(chosen.init_weights).is_file():
         raise UsageError(f"--init-weights: there is no file '{chosen.init_weights}'")
     if chosen.batch and int(chosen.batch) % int(chosen.micro_batches or 1):
         raise UsageError(f"--batch {chosen.batch} is no multiple of --micro-batches {chosen.micro_batches}")
@@ -148,8 +173,38 @@ def _check(chosen):
         raise UsageError(f"--data: there is no file '{chosen.data}'; ./ladder prepare DIR makes one of pictures")
 
 
-def _resumed(chosen):
-    """Returns the configuration of the training to resume and sets --out to its folder; None for a new training."""
+def _check_batch(chosen, resumed, num_ranks):
+    """Throws UsageError unless ranks and micro-batches take the same number of images each, as far as it is known."""
+    batch, parts = int(chosen.batch or 0), int(chosen.micro_batches or 1)
+    if resumed is None:
+        batch = batch or BATCHES[chosen.config or "unet64"]
+    elif resumed is not _UNKNOWN:
+        batch, parts = (_count(resumed, key) for key in ("batch", "micro_batches"))
+    multiple = num_ranks * parts
+    if num_ranks == 1 or multiple == 0 or batch % multiple == 0:
+        return
+    below = batch // multiple * multiple
+    nearest = [str(number) for number in (below, below + multiple) if number]
+    of = f"{num_ranks} times --micro-batches {parts}" if parts > 1 else str(num_ranks)
+    raise UsageError(
+        f"--batch {batch} on {num_ranks} GPUs: a multiple of {of} gives each as many images, as --batch "
+        f"{' or '.join(nearest)} does"
+    )
+
+
+def _count(config, key):
+    """A whole number of a checkpoint's configuration; 0 if it has none."""
+    value = config.get(key)
+    return value if type(value) is int and value > 0 else 0
+
+
+def _resumed(chosen, numbers):
+    """Returns the configuration of the training to go on with and sets --out to its folder; None for a new training,
+    _UNKNOWN where rank 0 alone can tell."""
+    if chosen.resume_or_begin:
+        if numbers.is_one_of_several:
+            return _UNKNOWN
+        return checkpoint_config(chosen.out) if complete_checkpoints(chosen.out) else None
     if not chosen.resume:
         if chosen.out and complete_checkpoints(chosen.out) and _trains(chosen):
             raise UsageError(f"'{chosen.out}' holds a training already: go on with --resume, or give another --out")
@@ -157,6 +212,8 @@ def _resumed(chosen):
     if not chosen.out:
         chosen.out = files.shown(_newest_run(chosen.config))
         say.line(f"going on with {chosen.out}")
+    elif not numbers.leads:
+        return _UNKNOWN
     elif not complete_checkpoints(chosen.out):
         raise UsageError(f"'{chosen.out}' holds no checkpoint to go on from: leave out --resume")
     return checkpoint_config(chosen.out)
@@ -202,14 +259,20 @@ def _image_size(chosen, resumed):
     return int(chosen.image_size or IMAGE_SIZES[chosen.config or "unet64"])
 
 
+def _takes_default_data(chosen, resumed, numbers):
+    """Returns True unless the folder of the training to go on with names its data. Ranks compare their flags: where a
+    launcher starts several, the answer follows from the flags alone."""
+    if numbers.is_one_of_several:
+        return not chosen.resume
+    return resumed is None or not (Path(chosen.out) / "options.json").is_file()
+
+
 def _default_data(size, chosen):
     """File of the sample set; of random images for --explain, --budget and --compare, whose times ignore the pixels."""
     if not _trains(chosen):
-        data = files.shown(prepare.random_set(size))
-        say.line(f"random images: {data}")
-        return data
+        return files.shown(prepare.random_set(size))
     try:
-        data = files.shown(prepare.sample_set(size))
+        return files.shown(prepare.sample_set(size))
     except Failure as failure:
         why = str(failure).splitlines()[0].removesuffix(":")
         file = files.shown(prepare.DATA / f"emoji-{size}.ldata")
@@ -217,8 +280,6 @@ def _default_data(size, chosen):
             f"no sample set ({why}): bring {file} from a machine with a network, where ./ladder prepare --emoji --size "
             f"{size} makes it, and give --data {file}"
         ) from None
-    say.line(f"the sample set: {data}")
-    return data
 
 
 def _check_data(path, size):
@@ -230,7 +291,7 @@ def _check_data(path, size):
         )
 
 
-def _with_tensorboard(command, out, python):
+def _with_tensorboard(command, gpus, numbers, out, python):
     """Runs the training together with cli/tensorboard.py, which follows the log until its standard input is closed."""
     out.mkdir(parents=True, exist_ok=True)
     env = {**tools.environment(), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -241,7 +302,7 @@ def _with_tensorboard(command, out, python):
         start_new_session=True,
     )  # the new session keeps Ctrl-C from the follower; the training alone gets it
     try:
-        status = run.passed_on(command)
+        status = ranks.start(command, gpus, numbers, beside=True)
     finally:
         follower.stdin.close()
         failed = follower.wait()
