@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kExport = "python3 reference/pytorch/policy_export.py policy.ckpt policy.safetensors";
+constexpr const char* kExport = "python3 -m ladder_torch.export policy.ckpt policy.safetensors";
 constexpr std::string_view kNormalizer = "normalizer.params_dict.";
 constexpr int kMostExtent = 1 << 24;  // limit of a tensor's extents, larger than any network's
 

@@ -4,11 +4,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/backend.h"
 #include "policy/policy.h"
@@ -130,6 +132,28 @@ Policies& policies() {
   return *all;
 }
 
+std::optional<int> number(const json& question, const char* key) {
+  return question.at(key).is_null() ? std::nullopt : std::optional(question.at(key).get<int>());
+}
+
+// Reads a file or a folder as ./ladder denoise does before an answer. No device is needed.
+json read_policy(const json& question) {
+  PolicyFile file =
+      denoise::read_policy(question.at("read").get<std::string>(),
+                           {.groups = number(question, "groups"), .horizon = number(question, "horizon")});
+  const SamplingSchedule steps(denoise::scheduler_of(file.scheduler, "", file.notes), file.steps);
+  const nn::Unet1dConfig& network = file.network;
+  if (!file.units.empty()) file.notes.push_back(file.units);
+  return {{"about", fmt::format("actions of {}, observations of {}, channels {}, {} taps, {} groups, horizon {}, {}",
+                                network.action_dim, network.observation, fmt::join(network.dims, ", "), network.taps,
+                                network.groups, network.horizon, steps.str())},
+          {"groups", network.groups},
+          {"horizon", network.horizon},
+          {"scheduler", file.scheduler},
+          {"steps", file.steps ? json(*file.steps) : json()},
+          {"notes", file.notes}};
+}
+
 // Operator policy_answer. condition [samples, observation] is Mish of the observations, initial [samples, horizon,
 // action_dim] the initial noise, steps [steps, noise_row] the steps' noise ([0, noise_row] where no step has noise).
 // Returns actions [samples, horizon, action_dim]. All are fp32.
@@ -165,6 +189,7 @@ LADDER_OPERATORS(m) { m.impl("policy_answer", TORCH_BOX(&policy_answer)); }
 }  // namespace
 
 json ask_policy(const json& question) {
+  if (question.contains("read")) return read_policy(question);
   if (question.contains("drop")) {
     policies().drop(question.at("drop").get<std::int64_t>());
     return nullptr;

@@ -6,7 +6,9 @@
 
 namespace ladder::python {
 
-// Prepares a policy, or ends one with {"drop": number}. Throws UsageError, Failure.
+// Prepares a policy, ends one with {"drop": number}, or reads a file or folder with {"read": path, "groups", "horizon":
+// numbers that override the file's, or null}, as {"about", "groups", "horizon", "scheduler", "steps", "notes"}. Throws
+// UsageError, Failure.
 //     question  {"file": safetensors, "dtype", "samples", "scheduler": diffusers' fields, "timesteps": a list or null,
 //               "steps": a number or null, "eta", "device", "use": true if use() chooses versions}
 //     answer    {"number", "about": one line, "notes", "sizes": {"observation", "horizon", "action_dim", "steps",

@@ -9,11 +9,11 @@ _WANTED = "diffusers' DDPMScheduler or DDIMScheduler, or a dict of the configura
 def fields_of(scheduler):
     """Returns the fields of the scheduler's scheduler_config.json. Throws TypeError."""
     if isinstance(scheduler, Mapping):
-        return _plain(scheduler)
+        return plain(scheduler)
     config = getattr(scheduler, "config", None)
     if not isinstance(config, Mapping):
         raise TypeError(f"policy: scheduler is of type {type(scheduler).__name__}, and {_WANTED} is wanted")
-    return {"_class_name": type(scheduler).__name__, **_plain(config)}
+    return {"_class_name": type(scheduler).__name__, **plain(config)}
 
 
 def timesteps_of(scheduler):
@@ -23,14 +23,14 @@ def timesteps_of(scheduler):
     return [int(t) for t in timesteps] if chosen and timesteps is not None else None
 
 
-def _plain(value):
+def plain(value):
     """Converts a value to JSON's types: a tensor or an array to a list, infinity and NaN to a string."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     if value is None or isinstance(value, (bool, int, str)) or isinstance(value, float) and math.isfinite(value):
         return value
     return str(value)

@@ -6,7 +6,7 @@ import torch
 
 from .stand_in import hooked
 
-_PARTS = {"diffusion_step_encoder", "down_modules", "mid_modules", "up_modules", "final_conv"}
+PARTS = {"diffusion_step_encoder", "down_modules", "mid_modules", "up_modules", "final_conv"}
 _WRAPPERS = {"", "module", "_orig_mod"}  # names of the wrapped module in DDP and torch.compile
 _EPS = 1e-5  # of the network's GroupNorms
 _NEAR = 1e-4  # tolerance relative to a prediction's largest element; reordered fp32 sums differ by 1e-6
@@ -30,7 +30,7 @@ def find(module):
     kind = type(module).__name__
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"policy: unet is of type {kind}, and a torch.nn.Module is wanted")
-    found = {name: each for name, each in module.named_modules() if _PARTS <= dict(each.named_children()).keys()}
+    found = {name: each for name, each in module.named_modules() if PARTS <= dict(each.named_children()).keys()}
     if len(found) > 1:
         raise ValueError(f"policy: {kind} has {len(found)} U-Nets, {', '.join(map(repr, found))}: pass one of them")
     for name, unet in found.items():

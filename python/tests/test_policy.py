@@ -1,7 +1,6 @@
-"""The network and schedulers of reference/pytorch/policy_network.py."""
+"""The network and schedulers of reference/pytorch/policy_network.py, and its scripts."""
 
 import json
-import math
 import sys
 from pathlib import Path
 
@@ -164,150 +163,6 @@ def test_fp32_follows_the_golden_file_and_its_last_noise_is_not_used():
         )
 
 
-# --- policy_export.py
-
-
-class Foreign:
-    """Not a plain value."""
-
-
-SCHEDULER = {"num_train_timesteps": 50, "beta_schedule": "squaredcos_cap_v2", "clip_sample": True}
-
-
-@pytest.fixture
-def exported(tmp_path, capsys):
-    """Exports a checkpoint; returns (exit status, what was printed, the file)."""
-    pytest.importorskip("safetensors", reason="./ladder setup --torch fetches it")
-    import policy_export
-
-    def call(checkpoint, *words, name="policy.ckpt"):
-        path = tmp_path / name
-        if isinstance(checkpoint, bytes):
-            path.write_bytes(checkpoint)
-        elif checkpoint is not None:
-            torch.save(checkpoint, path)
-        status = policy_export.main([str(path), str(tmp_path / "out.safetensors"), *words])
-        captured = capsys.readouterr()
-        return status, captured.out + captured.err, tmp_path / "out.safetensors"
-
-    return call
-
-
-def workspace(**more):
-    """A checkpoint as Diffusion Policy's trainer writes them, whose averaged weights are the tiny ones."""
-    tensors = policy.tiny().module.state_dict()
-    parts = {"model." + name: tensor for name, tensor in tensors.items()}
-    parts |= {
-        "normalizer.params_dict.obs.scale": torch.full((10,), 2.0),
-        "normalizer.params_dict.obs.offset": torch.arange(10.0),
-        "normalizer.params_dict.obs.input_stats.min": torch.zeros(10),
-        "normalizer.params_dict.action.scale": torch.tensor([0.5, 4.0]),
-        "normalizer.params_dict.action.offset": torch.tensor([1.0, -1.0]),
-        "mask_generator._dummy_variable": torch.zeros(0),
-    }
-    trained = {name: tensor + 1 for name, tensor in parts.items()}
-    target = {"_target_": "diffusers.schedulers.scheduling_ddpm.DDPMScheduler", **SCHEDULER}
-    config = {"horizon": 8, "policy": {"noise_scheduler": target, "model": {"n_groups": 4}}}
-    return {"cfg": config, "state_dicts": {"model": trained, "ema_model": parts, "optimizer": {}}, **more}
-
-
-def assert_tiny(module):
-    expected = policy.tiny().module.state_dict()
-    assert module.state_dict().keys() == expected.keys()
-    for name, tensor in module.state_dict().items():
-        assert torch.equal(tensor, expected[name]), name
-
-
-def test_a_checkpoint_becomes_its_averaged_weights_configuration_and_normalizer(exported):
-    status, told, out = exported(workspace())
-    assert status == 0 and "ema_model; d2 dims32,64,128 e32 g20 taps5 groups4, horizon 8" in told
-    held = policy.load(out)
-    assert_tiny(held.module)
-    assert held.horizon == 8 and held.module.final_conv[0].block[1].num_groups == 8
-    assert held.module.mid_modules[0].blocks[0].block[1].num_groups == 4
-    assert held.scheduler == {"_class_name": "DDPMScheduler", **SCHEDULER}
-    torch.testing.assert_close(held.normalized(torch.ones(1, 20)), 2 + torch.arange(10.0).repeat(2)[None])
-    torch.testing.assert_close(held.actions(torch.ones(1, 3, 2)), torch.tensor([0.0, 0.5]).expand(1, 3, 2))
-
-
-def test_a_state_dict_is_enough_and_what_it_does_not_say_is_printed(exported):
-    tensors = {f"noise_pred_net.{name}": tensor for name, tensor in policy.tiny().module.state_dict().items()}
-    status, told, out = exported({**tensors, "vision_encoder.conv1.weight": torch.zeros(3)}, "--horizon", "32")
-    assert status == 0 and "assumed: groups, scheduler" in told
-    held = policy.load(out)
-    assert_tiny(held.module)
-    assert held.horizon == 32 and held.scheduler == policy.DEFAULT_SCHEDULER
-
-
-def test_python_objects_are_read_only_if_trusted(exported):
-    status, told, out = exported(workspace(pickles=Foreign()))
-    assert status == 1 and "--trust-pickle" in told and told.count("\n") == 1 and not out.exists()
-    status, told, out = exported(workspace(pickles=Foreign()), "--trust-pickle")
-    assert status == 0
-    assert_tiny(policy.load(out).module)
-
-
-def test_the_names_of_lerobot_are_left_as_they_are(exported, tmp_path):
-    pytest.importorskip("safetensors")
-    import unet_common as common
-
-    tensors = {policy.lerobot_name(name): tensor for name, tensor in policy.tiny().module.state_dict().items()}
-    assert "diffusion.unet.down_modules.0.0.conv1.block.0.weight" in tensors
-    assert "diffusion.unet.up_modules.1.2.weight" in tensors
-    common.save_tensors(tmp_path / "model.safetensors", {**tensors, "normalize_inputs.mean": torch.zeros(2)})
-    config = {"horizon": 16, "n_groups": 8, "noise_scheduler_type": "DDIM", "num_train_timesteps": 10}
-    config["num_inference_steps"] = 4
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    status, told, out = exported(None, name="model.safetensors")
-    assert status == 0 and "assumed" not in told
-    assert "actions stay in the network's units, as a rule normalised" in told
-    assert "num_inference_steps 4: the steps of ./ladder denoise without --steps" in told
-    written, metadata = common.load_tensors(out)
-    assert written.keys() == {*tensors, "normalize_inputs.mean"}
-    assert json.loads(metadata[policy.METADATA_KEY])["steps"] == 4
-    held = policy.load(out)
-    assert_tiny(held.module)
-    assert held.scheduler == {"_class_name": "DDIMScheduler", "num_train_timesteps": 10}
-    assert exported(None, name="out.safetensors")[0] == 0  # again, from its own file
-    assert policy.load(out).scheduler == held.scheduler
-
-
-def test_what_is_no_policy_is_refused_in_one_line(exported):
-    tensors = policy.tiny().module.state_dict()
-    for checkpoint, says in (
-        (b"", "no checkpoint that can be read"),
-        (b"not a pickle", "no checkpoint"),
-        ([1, 2], "this is a list"),
-        ({"state_dicts": {"optimizer": {}}}, "neither ema_model nor model"),
-        ({"a": torch.zeros(2)}, "0 tensors are named diffusion_step_encoder.1.weight"),
-        ({**tensors, "local_cond_encoder.0.weight": torch.zeros(2)}, "local conditioning is not supported"),
-        ({**tensors, "mid_modules.0.cond_encoder.1.weight": torch.zeros(2, 2)}, "size mismatch for mid_modules.0.cond"),
-        ({name: tensor for name, tensor in tensors.items() if name != "final_conv.1.bias"}, "final_conv.1.bias"),
-    ):
-        status, told, out = exported(checkpoint)
-        assert status == 1 and says in told and told.count("\n") == 1, told
-        assert not out.exists()
-
-
-def test_a_scheduler_that_denoise_has_not_is_refused(exported, tmp_path):
-    fields = {"_class_name": "DPMSolverMultistepScheduler", "lambda_min_clipped": -math.inf}
-    for config, says in (
-        (fields, "its scheduler is DPMSolverMultistepScheduler, and DDPMScheduler or DDIMScheduler is wanted"),
-        ({**fields, "_class_name": "DDPMScheduler"}, "has an Infinity or NaN, which JSON has not"),
-    ):
-        (tmp_path / "scheduler_config.json").write_text(json.dumps(config))
-        status, told, out = exported(workspace(), "--scheduler-config", str(tmp_path / "scheduler_config.json"))
-        assert status == 1 and says in told and told.count("\n") == 1 and not out.exists()
-
-
-def test_damaged_checkpoints_end_with_a_line(exported, tmp_path):
-    torch.save(workspace(), tmp_path / "whole.ckpt")
-    whole = (tmp_path / "whole.ckpt").read_bytes()
-    for cut in (10, 1000, len(whole) // 2, len(whole) - 5):
-        status, told, _ = exported(whole[:cut])
-        assert status == 1 and told.count("\n") == 1, told
-
-
 # --- policy_parity.py and policy_speed.py
 
 STAND_IN = """
@@ -334,7 +189,10 @@ def test_parity_compares_a_program_with_float64(wrong, tmp_path, monkeypatch, ca
     import policy_parity
     import unet_common as common
 
-    tensors = workspace()["state_dicts"]["ema_model"]
+    pairs = {"obs": (torch.full((10,), 2.0), torch.arange(10.0)), "action": torch.tensor([[0.5, 4.0], [1.0, -1.0]])}
+    tensors = policy.tiny().module.state_dict()
+    for field, (scale, offset) in pairs.items():
+        tensors |= {f"{policy.NORMALIZER}{field}.scale": scale, f"{policy.NORMALIZER}{field}.offset": offset}
     told = policy.metadata(8, 16, policy.TINY_SCHEDULER)
     common.save_tensors(tmp_path / "policy.safetensors", tensors, told)
     (tmp_path / "program.py").write_text(STAND_IN.replace("WRONG", str(wrong)))

@@ -1,5 +1,10 @@
 """policy: noise and time steps are those of diffusers' schedulers in a loop of their steps, as policies have it."""
 
+import re
+import textwrap
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -16,12 +21,12 @@ def diffusers():
 
 
 @torch.no_grad()
-def looped(module, scheduler, generator, dtype=torch.float32, **options):
+def looped(module, scheduler, generator, observation=OBSERVATION, x=None, **options):
     """Actions by the module and diffusers' scheduler, as Diffusion Policy and LeRobot make them."""
-    device = next(module.parameters()).device
-    x = torch.randn((2, 16, 2), generator=generator, device=device, dtype=dtype)
+    device, samples = next(module.parameters()).device, len(observation)
+    x = torch.randn((samples, 16, 2), generator=generator, device=device) if x is None else x
     for t in scheduler.timesteps:
-        prediction = module(x, t.to(device).expand(2), global_cond=OBSERVATION.to(device, dtype))
+        prediction = module(x, t.to(device).expand(samples), global_cond=observation.to(device))
         x = scheduler.step(prediction, t, x, generator=generator, **options).prev_sample
     return x
 
@@ -73,6 +78,53 @@ def test_other_schedulers_are_refused_by_name(kernels, diffusers, name):
     module = network.tiny().module.to(kernels)
     with pytest.raises(ValueError, match=f"^policy: the scheduler's _class_name '{name}' is not supported"):
         ladder_torch.policy(module, getattr(diffusers, name)())
+
+
+# --- The README's lines for LeRobot
+
+README = (Path(__file__).resolve().parents[1] / "README.md").read_text()
+
+
+class LeRobotsModel(torch.nn.Module):
+    """LeRobot's DiffusionModel, as far as the README's lines use it: attributes, and the loop that they replace."""
+
+    def __init__(self, module, scheduler, steps):
+        super().__init__()
+        self.unet, self.noise_scheduler, self.num_inference_steps = module, scheduler, steps
+        self.config = SimpleNamespace(horizon=16)
+
+    def conditional_sample(self, batch_size, global_cond=None, generator=None, noise=None):
+        assert batch_size == len(global_cond)
+        self.noise_scheduler.set_timesteps(self.num_inference_steps)
+        return looped(self.unet, self.noise_scheduler, generator, observation=global_cond, x=noise)
+
+
+@pytest.mark.parametrize("kind, steps", [("DDPMScheduler", 10), ("DDPMScheduler", 4), ("DDIMScheduler", 5)])
+def test_the_readmes_lines_replace_lerobots_loop(kernels, diffusers, kind, steps):
+    (lines,) = re.findall(r"((?:^    .*\n)+)", README[README.index("LeRobot sees to") :].partition("## ")[0], re.M)[:1]
+    assert "conditional_sample" in lines and lines.count("\n") == 4
+    model = LeRobotsModel(network.tiny().module.to(kernels), getattr(diffusers, kind).from_config(TRAINED), steps)
+    observation, noise = OBSERVATION[:1].to(kernels), torch.linspace(-1, 1, 32, device=kernels).view(1, 16, 2)
+
+    def answers():  # as LeRobot 0.3.3 calls it, and as 0.4.2 does
+        generator = torch.Generator(kernels).manual_seed(5)
+        yield model.conditional_sample(1, global_cond=observation, generator=generator)
+        torch.manual_seed(5)
+        yield model.conditional_sample(1, global_cond=observation, noise=None)
+        if kind == "DDIMScheduler":
+            yield model.conditional_sample(1, global_cond=observation, noise=noise)
+
+    expected = list(answers())
+    exec(
+        compile(textwrap.dedent(lines), "README.md", "exec"),
+        {"ladder_torch": ladder_torch, "lerobot_policy": SimpleNamespace(diffusion=model)},
+    )
+    assert "conditional_sample" in vars(model)
+    for actions, theirs in zip(answers(), expected, strict=True):
+        assert (actions - theirs).abs().max() <= 2e-5
+    if kind == "DDPMScheduler":
+        with pytest.raises(ValueError, match="^policy: noise is"):
+            model.conditional_sample(1, global_cond=observation, noise=noise)
 
 
 # --- Tests without diffusers

@@ -5,8 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import ladder_torch
+import policy_network as network
 from ladder_torch import library
 
 ROOT = Path(ladder_torch.__file__).resolve().parents[2]
@@ -31,9 +33,9 @@ def installed(tmp_path_factory):
     return folder / "site"
 
 
-def run(installed, program):
+def run(installed, *words):
     return subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, *words],
         cwd=installed.parent,
         env={"PYTHONPATH": str(installed), "PATH": "/usr/bin:/bin"},
         capture_output=True,
@@ -51,10 +53,17 @@ def test_it_works_where_nothing_else_of_the_tree_is(installed):
         "torch.testing.assert_close(y, torch.nn.functional.silu(torch.nn.functional.group_norm(x, 8)));"
         "print(ladder_torch.explain())"
     )
-    done = run(installed, program)
+    done = run(installed, "-c", program)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(installed)) and "groupnorm/forward" in done.stdout
     assert "no record" not in done.stdout, "the promotion table is in the wheel"
+
+
+def test_the_exporter_is_in_it(installed):
+    torch.save(network.tiny().module.state_dict(), installed.parent / "policy.pt")
+    done = run(installed, "-m", "ladder_torch.export", "policy.pt", "policy.safetensors")
+    assert done.returncode == 0 and "policy.safetensors: the only weights" in done.stdout, done.stderr
+    assert (installed.parent / "policy.safetensors").is_file()
 
 
 BUILT = sorted({half.file for half in library.halves()} | set(ROOT.glob("build/*/python/_*.so")))

@@ -198,7 +198,7 @@ TEST_F(PolicyFiles, DamagedFilesAreRefused) {
   put(file_, "");
   expect_refused("empty");
   put(file_, std::string("PK\x03\x04", 4) + std::string(26, '\0') + "archive/data.pkl");
-  expect_refused("is a pickle, as torch.save writes checkpoints: python3 reference/pytorch/policy_export.py");
+  expect_refused("is a pickle, as torch.save writes checkpoints: python3 -m ladder_torch.export");
   put(file_, "\x80\x02}q\x01X");
   expect_refused("is a pickle");
   put(file_, "it is a text");

@@ -338,12 +338,7 @@ def test_errors_are_a_line_and_write_no_action(tmp_path):
         (2, "name a policy's file or folder, or --config tiny"),
         (2, "name a policy's file or folder, or --config tiny", pickled, *tiny),
         (2, "an observation is missing", pickled),
-        (
-            1,
-            "is a pickle, as torch.save writes checkpoints: python3 reference/pytorch/policy_export.py",
-            pickled,
-            "--random",
-        ),
+        (1, "is a pickle, as torch.save writes checkpoints: python3 -m ladder_torch.export", pickled, "--random"),
         (1, "No such file", "none.safetensors", "--random"),
         (1, "has no config.json, as a folder of LeRobot's save_pretrained has", tmp_path, "--random"),
         (1, "has no network of a Diffusion Policy", noise, "--random"),
