@@ -115,7 +115,7 @@ void Ranks::leave(std::string_view program, const std::exception& error, int sta
   }
   const auto* const ended = dynamic_cast<const RankEnded*>(&error);
   if (!ended) world_->send_last_words(error.what());
-  const int lowest_alive = ended && ended->rank == 0 ? 1 : 0;
+  const int lowest_alive = ended && ended->rank == 0 && !ended->last_words ? 1 : 0;
   if (rank() == lowest_alive) {
     const std::string step = ended && step_ > 0 ? fmt::format(" (step {})", step_.load()) : "";
     print_error(program, error.what() + step);

@@ -181,8 +181,8 @@ World::World(const Environment& environment, const std::string& flags_digest, do
   hosts_[0] = peers_[0].host;
   // Rank 0 may have started later: its own deadline comes first.
   const std::optional<Frame> frame = receive_frame(peers_[0].connection, now() + time + std::chrono::seconds(10));
-  if (!frame) end(0, "its connection closed before all ranks were there");
-  if (frame->kind == FrameKind::last_words) throw RankEnded(0, frame->bytes);
+  if (!frame) end(0, "its connection closed before all ranks were there", false);
+  if (frame->kind == FrameKind::last_words) throw RankEnded(0, frame->bytes, true);
   hosts_ = nlohmann::json::parse(frame->bytes).get<std::vector<std::string>>();
 }
 
@@ -206,21 +206,21 @@ void World::send_last_words(std::string_view words) noexcept {
   }
 }
 
-void World::end(int ended, const std::string& words) {
+void World::end(int ended, const std::string& words, bool last_words) {
   if (rank() == 0) tell_all(fmt::format("{} {}", ended, words));
-  throw RankEnded(ended, fmt::format("rank {} (host {}) ended: {}", ended, host(ended), words));
+  throw RankEnded(ended, fmt::format("rank {} (host {}) ended: {}", ended, host(ended), words), last_words);
 }
 
 // Takes a rank's next frame, which is data.
 Frame World::take(int from) {
   std::optional<Frame> frame = receive_frame(peers_[static_cast<std::size_t>(from)].connection);
-  if (!frame) end(from, "its connection closed");
+  if (!frame) end(from, "its connection closed", false);
   if (frame->kind == FrameKind::data) return std::move(*frame);
   int ended = from;
   const char* text = frame->bytes.data();
   const auto [number_end, error] = std::from_chars(text, text + frame->bytes.size(), ended);
   const bool valid = error == std::errc{} && ended >= 0 && ended < size() && *number_end == ' ';
-  end(valid ? ended : from, valid ? number_end + 1 : text);
+  end(valid ? ended : from, valid ? number_end + 1 : text, true);
 }
 
 void World::check() {

@@ -39,8 +39,10 @@ std::string find_token(const Environment& environment, const RankNumbers& number
 
 // Another rank ended: this one has nothing to add.
 struct RankEnded : Failure {
-  RankEnded(int ended_rank, const std::string& message) : Failure(message), rank(ended_rank) {}
+  RankEnded(int ended_rank, const std::string& message, bool has_last_words)
+      : Failure(message), rank(ended_rank), last_words(has_last_words) {}
   int rank;
+  bool last_words;  // the rank said why; else its connection closed
 };
 
 class World {
@@ -77,7 +79,7 @@ class World {
   Texts collect(std::string bytes, std::size_t num_results, const std::function<Texts(Texts)>& combine);
   Texts gather(std::string bytes);
   Frame take(int from);
-  [[noreturn]] void end(int rank, const std::string& words);
+  [[noreturn]] void end(int rank, const std::string& words, bool last_words);
   void tell_all(std::string_view message) noexcept;
 
   RankNumbers numbers_;
