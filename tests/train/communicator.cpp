@@ -318,6 +318,22 @@ TEST_F(HostCommunicator, RanksThatDisagreeFail) {
   }
 }
 
+TEST_F(HostCommunicator, TheFirstFailureIsKeptAndEndsAllThatFollows) {
+  int num_calls = 0;
+  const std::unique_ptr<Communicator> ranks = make_host_communicator(
+      0, 2,
+      [&](const std::string&, const Combine&) -> std::string { throw Failure(fmt::format("call {}", ++num_calls)); });
+  const Memory memory(64);
+  const OwnedStream stream;
+  ranks->check();
+  for (int i = 0; i < 3; ++i) {
+    ranks->all_reduce(memory.data(), 16, Dtype::f32, stream);
+    stream.synchronize();
+    EXPECT_EQ(message_of<Failure>([&] { ranks->check(); }), "call 1");
+  }
+  EXPECT_EQ(num_calls, 1);
+}
+
 TEST_F(HostCommunicator, WrongArgumentsAreNamed) {
   const ReduceOnHost never = [](const std::string&, const Combine&) -> std::string { throw Failure("called"); };
   EXPECT_TRUE(has(message_of<Failure>([&] { make_host_communicator(2, 2, never); }), "rank < size"));

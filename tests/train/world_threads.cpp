@@ -28,12 +28,13 @@ TEST(World, RankZeroCombinesBytes) {
       expected += fmt::format("{},", r);
       ranks.start(rank_variables(r, size, port), [](World& world) {
         int num_combined = 0;
-        const std::string joined = world.reduce(fmt::format("{},", world.rank()), [&](std::vector<std::string> texts) {
-          ++num_combined;
-          std::string all;
-          for (const std::string& text : texts) all += text;
-          return all;
-        });
+        const std::string joined =
+            world.reduce(fmt::format("{},", world.rank()), [&](const std::vector<std::string>& texts) {
+              ++num_combined;
+              std::string all;
+              for (const std::string& text : texts) all += text;
+              return all;
+            });
         const std::string large = world.reduce(std::string(3'000'001, 'x'), [](std::vector<std::string> texts) {
           return texts.back() + std::string(1'000'000, 'y');
         });
