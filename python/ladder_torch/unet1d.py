@@ -79,7 +79,7 @@ def _prediction(unet, x, observation):
     state = [*unet.named_parameters(), *((name, each.clone()) for name, each in unet.named_buffers())]
     tensors = {name: each.detach().float() if each.is_floating_point() else each for name, each in state}
     time = torch.full((1,), _TRIAL_TIMESTEP, device=x.device)
-    with _evaluation(unet), _exact_fp32(), torch.random.fork_rng([x.device] if x.is_cuda else []):
+    with _evaluation(unet), exact_fp32(), torch.random.fork_rng([x.device] if x.is_cuda else []):
         with torch.autocast(x.device.type, enabled=False):
             return torch.func.functional_call(unet, tensors, (x, time), {"global_cond": observation})
 
@@ -97,7 +97,7 @@ def _evaluation(module):
 
 
 @contextlib.contextmanager
-def _exact_fp32():
+def exact_fp32():
     places = (torch.backends.cudnn.conv, torch.backends.cuda.matmul)
     precisions = [place.fp32_precision for place in places]
     try:

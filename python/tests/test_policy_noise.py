@@ -10,6 +10,7 @@ import torch
 
 import ladder_torch
 import policy_network as network
+from ladder_torch.unet1d import exact_fp32
 
 OBSERVATION = torch.linspace(-1, 1, 40).view(2, 20)
 TRAINED = network.tiny().scheduler
@@ -21,6 +22,7 @@ def diffusers():
 
 
 @torch.no_grad()
+@exact_fp32()  # PyTorch's convolutions on a GPU take TF32 by default
 def looped(module, scheduler, generator, observation=OBSERVATION, x=None, **options):
     """Actions by the module and diffusers' scheduler, as Diffusion Policy and LeRobot make them."""
     device, samples = next(module.parameters()).device, len(observation)
