@@ -38,11 +38,11 @@ def wait_until(condition):
 
 def is_alive(rank):
     """Returns False once ./ladder has taken the rank's status."""
-    line = open(f"{NOTES}/{rank}").readline()
     try:
-        return not line.endswith("\n") or os.kill(json.loads(line)["pid"], 0) is None
+        os.kill(json.loads(open(f"{NOTES}/{rank}").readline())["pid"], 0)
     except ProcessLookupError:
         return False
+    return True
 
 
 ACTIONS = {
@@ -72,7 +72,9 @@ facts = {
     "words": sys.argv[1:],
     "environment": dict(os.environ),
 }
-note(json.dumps(facts))
+with open(f"{NOTES}.{RANK}", "w") as file:
+    file.write(json.dumps(facts) + "\n")
+os.rename(f"{NOTES}.{RANK}", f"{NOTES}/{RANK}")  # a file of notes has them from the beginning
 size = int(os.environ.get("WORLD_SIZE", 1))
 wait_until(lambda: len(os.listdir(NOTES)) >= size)
 for name, value in actions:

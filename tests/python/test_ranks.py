@@ -75,7 +75,7 @@ class Started:
 
     def clean_up(self):
         for file in self.notes.iterdir() if self.notes.is_dir() else ():
-            with contextlib.suppress(ProcessLookupError, IndexError):
+            with contextlib.suppress(ProcessLookupError):
                 if is_running(pid := self.facts(file.name)["pid"]):
                     os.kill(pid, signal.SIGKILL)
         if self.process and self.process.poll() is None:
@@ -144,6 +144,18 @@ def test_two_runs_differ():
     first, second = launcher.environments(2), launcher.environments(2)
     assert first[0]["LADDER_RUN"] == first[1]["LADDER_RUN"] != second[0]["LADDER_RUN"]
     assert 1 <= int(first[0]["MASTER_PORT"]) <= 65535 - 16
+
+
+def test_rank_0_finds_a_free_port_first(monkeypatch):
+    """Rank 0 takes the first free of the 16 ports after MASTER_PORT."""
+    found = iter([65535, 65521, 65520])
+
+    class Probe(socket.socket):
+        def getsockname(self):
+            return ("127.0.0.1", next(found))
+
+    monkeypatch.setattr(launcher.socket, "socket", Probe)
+    assert launcher.environments(1)[0]["MASTER_PORT"] == "65519"
 
 
 def test_one_gpu_is_the_program_in_our_place_without_variables(started):

@@ -227,6 +227,8 @@ def test_launched_ranks_hand_on_the_same_words(ranked):
         assert here == [*first, f"--out={out}", flag]
         write_checkpoint(out, 16, config=config(16, 32))
         assert ranked.launched(0, 2, train, "--out", str(out), flag) == here
+        data = write_ldata(ranked.scratch / "of 16 pixels.ldata", 16)
+        assert f"--data={data}" in ranked.launched(1, 2, train, "--out", "elsewhere", flag, "--data", data)
         (out / "checkpoints").rename(ranked.scratch / f"checkpoints{flag}")
 
 
@@ -260,6 +262,7 @@ def test_events_of_ranks_have_one_follower(ranked, monkeypatch):
     follower.chmod(0o755)
     monkeypatch.setattr(train.wheels, "python_with", lambda *_: follower)
     out = ranked.scratch / "run"
+    ranked.program(f'{SCRIPT}echo "${{LADDER_PARENT_PIPE:+held}}" > "{ranked.scratch}/pipe"\n')
     ranked.verb(train, "--gpus", "2", "--tensorboard", "--out", str(out))
     assert ranked.of(0) == ranked.of(1) and ranked.status == 0
     assert (ranked.scratch / "follows").read_text() == "begun\n"
@@ -269,6 +272,8 @@ def test_events_of_ranks_have_one_follower(ranked, monkeypatch):
         ranked.verb(train, "--tensorboard", "--out", str(out))
         assert (ranked.status, ranked.of(rank)) == (0, ranked.of(0))
         assert (ranked.scratch / "follows").read_text() == "begun\n" * 2
+        # A rank beside ./ladder ends with it; one in its place is the launcher's.
+        assert (ranked.scratch / "pipe").read_text() == ("\n" if rank else "held\n")
 
 
 # Sampling.
