@@ -12,7 +12,9 @@ namespace ladder::train::test {
 namespace {
 
 constexpr int kBatch = 4;
-constexpr int kLimit = 300;  // seconds
+const nn::Unet2dConfig kModel = {
+    .image_size = 8, .channels = 32, .channel_mult = {1}, .res_blocks = 1, .attention_resolutions = {}};
+constexpr int kLimit = 120;  // seconds
 
 struct Choice {
   bool graph = true;
@@ -20,6 +22,7 @@ struct Choice {
   int buckets = 4;
   int micro_batches = 1;  // of a rank
   bool poisoned = false;
+  int steps = 2;
   Dtype reduce = Dtype::f32;
 };
 
@@ -60,17 +63,18 @@ Found unpacked(const std::string& bytes) {
   return found;
 }
 
-// Runs two steps of a batch of kBatch images as one of the ranks, and returns what it has afterwards.
-Found two_steps(Ranks& ranks, Dtype dtype, const Choice& choice) {
+// Runs steps of a batch of kBatch images as one of the ranks, and returns what it has afterwards.
+Found run_steps(Ranks& ranks, Dtype dtype, const Choice& choice) {
   ranks.connect();
   const int batch = kBatch / ranks.size();
   Tiny net(dtype, choice.micro_batches, choice.graph, {}, batch,
            {.communicator = ranks.communicator(),
             .overlap = choice.overlap,
             .buckets = choice.buckets,
-            .reduce = choice.reduce});
+            .reduce = choice.reduce},
+           kModel);
   StepResults results;
-  for (int number : {1, 2}) {
+  for (int number = 1; number <= choice.steps; ++number) {
     EpsilonInputs in{.seed = 3, .offset = number};
     for (int i = 0; i < kBatch; ++i) {
       in.index.push_back(i % 2 == 0 ? i : -1 - i);
@@ -97,14 +101,14 @@ Found two_steps(Ranks& ranks, Dtype dtype, const Choice& choice) {
 std::vector<Found> found_by_ranks(int size, Dtype dtype, const Choice& choice = {}) {
   if (size == 1) {
     Ranks one;
-    return {two_steps(one, dtype, choice)};
+    return {run_steps(one, dtype, choice)};
   }
   const int port = free_ports();
   Processes processes(kLimit);
   for (int rank = 0; rank < size; ++rank) {
     processes.start([=] {
       Ranks ranks(environment_of(rank_variables(rank, size, port)), {.collectives_on_host = true}, "flags");
-      return packed(two_steps(ranks, dtype, choice));
+      return packed(run_steps(ranks, dtype, choice));
     });
   }
   std::vector<Found> found;
@@ -119,24 +123,27 @@ class RankStep : public ::testing::TestWithParam<Dtype> {
   }
 };
 
-// Returns the largest normalised L2 distance of a tensor's gradients.
+double norm_of(const std::vector<float>& values) { return distance(values, std::vector<float>(values.size(), 0.0f)); }
+
+// Returns the largest normalised L2 distance of a tensor's gradients, except of tensors whose gradient is rounding noise:
+// a group norm of one channel a group takes away the bias in front of it.
 double largest_distance(const std::vector<float>& a, const std::vector<float>& b) {
-  const nn::Parameters parameters(nn::Unet2d(nn::unet2d_config("tiny")).declare());
+  const nn::Parameters parameters(nn::Unet2d(kModel).declare());
   double largest = 0;
   for (const nn::Parameter& p : parameters.all()) {
     const auto tensor = [&](const std::vector<float>& all) {
       return std::vector<float>(all.begin() + p.begin, all.begin() + p.begin + p.elements());
     };
-    largest = std::max(largest, distance(tensor(a), tensor(b)));
+    if (norm_of(tensor(b)) > 1e-6 * norm_of(b)) largest = std::max(largest, distance(tensor(a), tensor(b)));
   }
   return largest;
 }
 
 TEST_P(RankStep, RanksHaveTheSumsOfOne) {
   const bool rounds = GetParam() == Dtype::bf16;
-  const Found one = found_by_ranks(1, GetParam())[0];
+  const Found one = found_by_ranks(1, GetParam(), {.steps = 1})[0];
   for (int size : {2, 4}) {
-    const std::vector<Found> found = found_by_ranks(size, GetParam());
+    const std::vector<Found> found = found_by_ranks(size, GetParam(), {.steps = 1});
     std::vector<float> noised, noise;
     for (const Found& rank : found) {
       noised.insert(noised.end(), rank.noised.begin(), rank.noised.end());
@@ -150,9 +157,9 @@ TEST_P(RankStep, RanksHaveTheSumsOfOne) {
     EXPECT_EQ(noise, one.noise) << size;
     EXPECT_EQ(found[0].losses.size(), one.losses.size());
     EXPECT_LT(distance(found[0].losses, one.losses), rounds ? 1e-2 : 1e-5) << size;
-    EXPECT_LT(largest_distance(found[0].gradients, one.gradients), rounds ? 0.1 : 1e-3) << size;
-    EXPECT_LT(distance(found[0].gradients, one.gradients), rounds ? 2e-2 : 1e-4) << size;
-    EXPECT_NEAR(found[0].norm, one.norm, (rounds ? 2e-2 : 1e-4) * one.norm);
+    EXPECT_LT(largest_distance(found[0].gradients, one.gradients), rounds ? 0.1 : 3e-5) << size;
+    EXPECT_LT(distance(found[0].gradients, one.gradients), rounds ? 2e-2 : 3e-5) << size;
+    EXPECT_NEAR(found[0].norm, one.norm, (rounds ? 2e-2 : 1e-5) * one.norm);
   }
 }
 
@@ -175,12 +182,12 @@ TEST_P(RankStep, MicroBatchesOfRanksAddUp) {
 
 TEST(RankStepSums, OfRoundedGradientsAreFurtherByOneRounding) {
   if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
-  const Found exact = found_by_ranks(2, Dtype::bf16)[0];
-  const std::vector<Found> rounded = found_by_ranks(2, Dtype::bf16, {.reduce = Dtype::bf16});
+  const Found exact = found_by_ranks(2, Dtype::bf16, {.steps = 1})[0];
+  const std::vector<Found> rounded = found_by_ranks(2, Dtype::bf16, {.steps = 1, .reduce = Dtype::bf16});
   EXPECT_EQ(rounded[0].gradients, rounded[1].gradients);
   const double found = distance(rounded[0].gradients, exact.gradients);
   EXPECT_GT(found, 1e-5);
-  EXPECT_LT(found, 1.0 / 256);  // half a unit in the last place of bf16's 8 bits, at most
+  EXPECT_LT(found, 1.0 / 512);  // half a unit in the last place of bf16's 8 bits, at most
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, RankStep, ::testing::Values(Dtype::f32, Dtype::bf16),

@@ -19,12 +19,8 @@ class Tiny {
 
   // `batch` and `micro_batches` are of this process: of a rank, if the options have a communicator.
   explicit Tiny(Dtype dtype, int micro_batches = 1, bool graph = false, const std::string& use = {}, int batch = 2,
-                StepOptions options = {})
-      : config{.name = "tiny",
-               .model = nn::unet2d_config("tiny"),
-               .dtype = dtype,
-               .batch = batch,
-               .micro_batches = micro_batches},
+                StepOptions options = {}, const nn::Unet2dConfig& model_config = nn::unet2d_config("tiny"))
+      : config{.name = "tiny", .model = model_config, .dtype = dtype, .batch = batch, .micro_batches = micro_batches},
         model(config.model),
         parameters(model.declare()),
         state(parameters, dtype),
