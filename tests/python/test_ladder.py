@@ -287,7 +287,7 @@ class BareClone(unittest.TestCase):
             ("no run with a checkpoint", "train", "--resume"),
             ("sample needs a run's folder", "sample"),
             ("no folder 'nowhere'", "sample", "nowhere"),
-            ("denoise needs a policy's file or --config tiny", "denoise"),
+            ("denoise needs a policy's file or folder, or --config tiny", "denoise"),
             ("unrecognized", "dashboard", "--velocity"),
             ("unrecognized", "list", "--velocity"),
             ("--problem 'm n' --tensors 'x[m,n] -> y[m,n]'", "new", "softmin/forward", "--layer"),

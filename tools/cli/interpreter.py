@@ -7,9 +7,9 @@ from . import tools
 from .errors import UsageError
 
 _ASK = """
-import json, os, sys, sysconfig
+import sys
 sys.path[:] = filter(None, sys.path)
-import torch
+import json, os, sysconfig, torch
 if not torch.version.cuda:
     sys.exit("its PyTorch is built without CUDA")
 variable = sysconfig.get_config_var
