@@ -35,7 +35,7 @@ class Ladder(Toy):
         monkeypatch.setattr(record_missing, "read_machine", lambda: None)
 
     def on_gpu(self, model):
-        found = (device._Gpu(model, 90), "") if model else (None, "no GPU: for a test")
+        found = (device._Gpu(model, 90, 1), "") if model else (None, "no GPU: for a test")
         self.monkeypatch.setattr(device, "_first", lambda: found)
 
     def recorded(self, *results, folder="h200", name="a.json", digest="", **fields):

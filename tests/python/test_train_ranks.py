@@ -16,7 +16,7 @@ from test_train_verbs import verbs  # noqa: F401 (a fixture)
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = '#!/bin/sh\nprintf "%s\\n" "$@" > "$(dirname "$0")/../../words-${RANK:-alone}"\n'
-TORCHRUN, OPEN_MPI, MPICH, SLURM = launcher.SETS
+TORCHRUN, OPEN_MPI, MPICH, SLURM_STEP, SLURM = launcher.SETS
 
 
 @pytest.fixture(autouse=True)
@@ -147,9 +147,8 @@ def test_resume_or_begin_begins_then_goes_on(ranked):
 
 def test_the_variables_are_the_programs():
     text = (ROOT / "train" / "world.cpp").read_text()
-    listed = re.search(r"kSets\[\] = \{(.*?)kSlurm\};", text, re.DOTALL)[1]
+    listed = re.search(r"kSets\[\] = \{(.*?)\};", text, re.DOTALL)[1]
     in_cpp = [tuple(re.findall(r'"(\w+)"', names))[:3] for names in re.findall(r"\{([^{}]*)\}", listed)]
-    in_cpp.append(tuple(re.findall(r'"(\w+)"', re.search(r"kSlurm = \{(.*?)\}", text)[1])))
     assert in_cpp == list(launcher.SETS)
     assert int(re.search(r"kMaxSlurmStep = (\w+);", text)[1], 16) == launcher._MOST_SLURM_STEP
 
@@ -166,6 +165,7 @@ def variables(names, *values, **more):
         ((2, 4, 2), variables(OPEN_MPI, "2", "4", "2")),
         ((2, 4, 0), variables(MPICH, "2", "4", "0")),
         ((5, 6, 1), variables(SLURM, "5", "6", "1", SLURM_STEP_ID="0")),
+        ((5, 6, 1), {**variables(SLURM_STEP, "5", "6", "1", SLURM_STEP_ID="0"), "SLURM_NTASKS": "64"}),
         ((0, 1, 0), variables(SLURM, "5", "6", "1")),  # a batch script
         ((0, 1, 0), variables(SLURM, "5", "6", "1", SLURM_STEP_ID=str(0xFFFFFFFB))),
         ((0, 1, 0), variables(MPICH[:2], "2", "4")),

@@ -23,6 +23,7 @@ struct Choice {
   int micro_batches = 1;  // of a rank
   bool poisoned = false;
   int steps = 2;
+  const char* schedule = "asc";
   Dtype reduce = Dtype::f32;
 };
 
@@ -65,6 +66,7 @@ Found unpacked(const std::string& bytes) {
 
 // Runs steps of a batch of kBatch images as one of the ranks, and returns what it has afterwards.
 Found run_steps(Ranks& ranks, Dtype dtype, const Choice& choice) {
+  if (backend::kind() == backend::Kind::emulator) backend::set_schedule(choice.schedule);
   ranks.connect();
   const int batch = kBatch / ranks.size();
   Tiny net(dtype, choice.micro_batches, choice.graph, {}, batch,
@@ -166,9 +168,10 @@ TEST_P(RankStep, RanksHaveTheSumsOfOne) {
 TEST_P(RankStep, BucketsOverlapAndGraphChangeNoBit) {
   const Found expected = found_by_ranks(2, GetParam(), {.graph = false, .overlap = false, .buckets = 1})[1];
   for (const Choice& choice : {Choice{.graph = false, .buckets = 1}, Choice{.buckets = 7}, Choice{.buckets = 64},
-                               Choice{.overlap = false, .buckets = 3}, Choice{.graph = false, .poisoned = true}}) {
+                               Choice{.overlap = false, .buckets = 3}, Choice{.graph = false, .poisoned = true},
+                               Choice{.schedule = "late"}, Choice{.graph = false, .schedule = "late"}}) {
     EXPECT_EQ(found_by_ranks(2, GetParam(), choice)[1], expected)
-        << choice.graph << choice.overlap << choice.buckets << choice.poisoned;
+        << choice.graph << choice.overlap << choice.buckets << choice.poisoned << choice.schedule;
   }
 }
 
