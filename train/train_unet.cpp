@@ -271,11 +271,11 @@ int run(int argc, char** argv) {
   add_ranks(app, options, words.ranks);
   if (!io::parse(app, {argv + 1, argv + argc})) return 0;
   const Given given = [&](const char* flag) { return app.count(flag) > 0; };
-  begin_with(words, given, config);
-  config.check();
-  if (const char* reason = backend::unavailable()) throw Failure(reason);
   const std::string all_flags = fmt::format("{}", fmt::join(argv + 1, argv + argc, " "));
   return run_ranks("train_unet", std::getenv, words.ranks, all_flags, [&](Ranks& ranks) {
+    begin_with(words, given, config);
+    config.check();
+    if (const char* reason = backend::unavailable()) throw Failure(reason);
     if (ranks.leads()) complete(words, given, config, options);
     share(ranks, config, options);
     if (words.explain || !words.budget.empty() || !words.compare.empty()) {

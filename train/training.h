@@ -9,7 +9,7 @@ namespace ladder::train {
 
 // Trains and prints progress. Writes log.jsonl, checkpoints/ and samples/ in options.out. Returns true if the training
 // reached its last step, false if a signal ended it, after writing a checkpoint.
-// With several ranks, each calls it with the same arguments; only rank 0 prints and writes.
+// Every rank calls it, with the same arguments; only rank 0 prints and writes.
 bool train(TrainingConfig config, const TrainingOptions& options, Ranks& ranks);
 bool train(TrainingConfig config, const TrainingOptions& options);  // one rank
 
