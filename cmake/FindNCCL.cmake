@@ -1,6 +1,7 @@
-# NCCL, for trainings on several GPUs: its header to compile with, its library to load at run time, nothing to link. Sets
-# NCCL_FOUND, NCCL_INCLUDE_DIR, NCCL_LIBRARY and NCCL_VERSION, of the first place that has a version as new as is asked for:
-# the folder LADDER_NCCL, the CUDA toolkit, the compiler's default places, `./ladder setup`'s wheel.
+# NCCL, for trainings on several GPUs: its header to compile with, its library to load at run time, nothing to link.
+# Defines NCCL::headers, whose sources have LADDER_NCCL_LIBRARY, and sets NCCL_FOUND and NCCL_VERSION, of the first place
+# that has a version as new as is asked for: the folder LADDER_NCCL, the CUDA toolkit, the compiler's default places,
+# `./ladder setup`'s wheel.
 #
 # NOTE: the wheels, PyTorch's included, carry libnccl.so.2 without the unversioned link.
 set(NCCL_VERSION NCCL_VERSION-NOTFOUND)
@@ -28,3 +29,8 @@ include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(
   NCCL REQUIRED_VARS NCCL_LIBRARY NCCL_INCLUDE_DIR VERSION_VAR NCCL_VERSION
   REASON_FAILURE_MESSAGE "trainings on several GPUs need --collectives host: run ./ladder setup")
+if(NCCL_FOUND AND NOT TARGET NCCL::headers)
+  add_library(NCCL::headers INTERFACE IMPORTED)
+  target_include_directories(NCCL::headers INTERFACE ${NCCL_INCLUDE_DIR})
+  target_compile_definitions(NCCL::headers INTERFACE "LADDER_NCCL_LIBRARY=\"${NCCL_LIBRARY}\"")
+endif()
