@@ -1,8 +1,6 @@
 #include "train/held_out.h"
 
 #include <algorithm>
-#include <cstring>
-#include <string>
 
 #include "core/backend.h"
 #include "core/ceil_div.h"
@@ -62,20 +60,18 @@ struct HeldOut::Impl {
 
   double loss() {
     const auto all = static_cast<int>(images.size());
-    std::string found;
+    std::vector<float> found;
     for (int first = 0; first < all; first += group) {
       const std::vector<float> part = group_losses(first);
-      found.append(reinterpret_cast<const char*>(part.data()), part.size() * sizeof(float));
+      found.insert(found.end(), part.begin(), part.end());
     }
-    const std::vector<std::string> of_ranks = ranks.exchange(std::move(found));
+    const auto of_rank = static_cast<int>(found.size());  // losses of each rank
+    const std::vector<float> of_ranks = ranks.exchange(found);
     const int count = objective.batch();
     double sum = 0;
     for (int i = 0; i < all; ++i) {
       const int in_group = i % group;
-      float image_loss = 0;
-      std::memcpy(&image_loss, &of_ranks[in_group / count][(i / group * count + in_group % count) * sizeof(float)],
-                  sizeof(float));
-      sum += image_loss;
+      sum += of_ranks[in_group / count * of_rank + i / group * count + in_group % count];
     }
     return sum / all;
   }

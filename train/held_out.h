@@ -15,8 +15,7 @@ namespace ladder::train {
 class HeldOut {
  public:
   // `images` are the numbers of the held-out images in `pixels`, `options` those of the training's objective, with the
-  // batch of all ranks. All
-  // arguments taken by reference must outlive this object. The binding has no gradients.
+  // batch of all ranks. All arguments taken by reference must outlive this object. The binding has no gradients.
   HeldOut(const EpsilonOptions& options, std::vector<std::int32_t> images, Ranks& ranks, const nn::Model& model,
           const nn::Binding& binding, const Region& pixels, const Promotions& promotions);
   ~HeldOut();

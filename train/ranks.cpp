@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 
 #include <fmt/ranges.h>
 
@@ -15,6 +16,24 @@
 #include "core/program.h"
 
 namespace ladder::train {
+namespace {
+
+std::string bytes_of(const std::vector<float>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+}
+
+// Returns the floats of several texts, one after the other.
+std::vector<float> floats_in(const std::vector<std::string>& texts) {
+  std::vector<float> values;
+  for (const std::string& text : texts) {
+    const std::size_t before = values.size();
+    values.resize(before + text.size() / sizeof(float));
+    std::memcpy(values.data() + before, text.data(), text.size());
+  }
+  return values;
+}
+
+}  // namespace
 
 Ranks::Ranks(const Environment& environment, const RanksOptions& options, std::string flags_digest)
     : options_(options), flags_digest_(std::move(flags_digest)) {
@@ -65,11 +84,13 @@ std::vector<std::string> Ranks::exchange(std::string bytes) {
   return world_->exchange(bytes);
 }
 
-std::vector<std::string> Ranks::gather(std::string bytes) {
-  if (!world_) return {std::move(bytes)};
-  std::vector<std::string> all;
-  world_->reduce(std::move(bytes), [&](std::vector<std::string> of_ranks) {
-    all = std::move(of_ranks);
+std::vector<float> Ranks::exchange(const std::vector<float>& values) { return floats_in(exchange(bytes_of(values))); }
+
+std::vector<float> Ranks::gather(std::vector<float> values) {
+  if (!world_) return values;
+  std::vector<float> all;
+  world_->reduce(bytes_of(values), [&](const std::vector<std::string>& of_ranks) {
+    all = floats_in(of_ranks);
     return std::string();
   });
   return all;
@@ -81,14 +102,12 @@ int Ranks::run(std::string_view program, const std::function<int()>& body) {
   try {
     const int status = body();
     // A rank that has ended in order closes its connections, which the others' watchers must not see.
-    leaving_ = true;
-    exchange("done");
+    finished_ = true;
+    exchange(std::string("done"));
     return status;
   } catch (const UsageError& error) {
-    leaving_ = false;
     leave(program, error, 2);
   } catch (const std::exception& error) {
-    leaving_ = false;
     leave(program, error, 1);
   }
 }
@@ -97,14 +116,14 @@ int Ranks::run(std::string_view program, const std::function<int()>& body) {
 void Ranks::watch(std::string_view program, const std::stop_token& stopped) {
   constexpr int kIntervalMs = 100;
   for (; !stopped.stop_requested(); poll(nullptr, 0, kIntervalMs)) {
-    if (leaving_) continue;
+    if (finished_) continue;
     pollfd parent{.fd = parent_pipe_, .events = POLLIN, .revents = 0};  // a negative fd is passed over
     if (poll(&parent, 1, 0) > 0) _exit(1);
     try {
       world_->check();
       if (communicator_) communicator_->check();
     } catch (const std::exception& error) {
-      if (!stopped.stop_requested() && !leaving_) leave(program, error, 1);
+      if (!finished_) leave(program, error, 1);
     }
   }
 }

@@ -44,8 +44,9 @@ class Ranks {
 
   // Returns the bytes of all ranks in their order; collective. No step may be in flight.
   std::vector<std::string> exchange(std::string bytes);
-  // Returns the bytes of all ranks on rank 0, nothing on the others; collective. No step may be in flight.
-  std::vector<std::string> gather(std::string bytes);
+  // Returns the values of all ranks one after the other, gather() on rank 0 alone; collective. No step may be in flight.
+  std::vector<float> exchange(const std::vector<float>& values);
+  std::vector<float> gather(std::vector<float> values);
   // Returns rank 0's bytes; collective.
   std::string from_first(std::string bytes) { return exchange(leads() ? std::move(bytes) : std::string())[0]; }
 
@@ -74,6 +75,7 @@ class Ranks {
   std::unique_ptr<Communicator> communicator_;
   int parent_pipe_ = -1;
   std::atomic<std::int64_t> step_ = 0;
+  std::atomic<bool> finished_ = false;  // in order: this rank's body has returned
   std::atomic<bool> leaving_ = false;
 };
 

@@ -1,7 +1,5 @@
 #include "train/sample_grid.h"
 
-#include <cstring>
-#include <string>
 #include <vector>
 
 #include "core/backend.h"
@@ -26,16 +24,9 @@ SampleGrid::SampleGrid(const TrainingConfig& config, bool graph, const nn::Model
 
 void SampleGrid::draw(const std::filesystem::path& file) {
   if (copies_) nn::copy_rounded(state_.get(state_.average), state_.stored, *copies_);
-  const std::vector<float> drawn =
-      sampler_.run(static_cast<std::int64_t>(config_.seed), ranks_.rank() * images_of_rank_);
-  std::string bytes(drawn.size() * sizeof(float), '\0');
-  std::memcpy(bytes.data(), drawn.data(), bytes.size());
-  const std::vector<std::string> of_ranks = ranks_.gather(std::move(bytes));
+  std::vector<float> images =
+      ranks_.gather(sampler_.run(static_cast<std::int64_t>(config_.seed), ranks_.rank() * images_of_rank_));
   if (!ranks_.leads()) return;
-  std::vector<float> images(ranks_.size() * drawn.size());
-  for (std::size_t rank = 0; rank < of_ranks.size(); ++rank) {
-    std::memcpy(images.data() + rank * drawn.size(), of_ranks[rank].data(), drawn.size() * sizeof(float));
-  }
   images.resize(num_images_ * config_.model.image_elements());  // without those that fill up the last rank's part
   std::filesystem::create_directories(file.parent_path());
   write_grid(file, images, config_.model.image_size);

@@ -200,8 +200,8 @@ struct Step::Impl {
   }
 
   // Launches every kernel and collective once: a kernel loads at its first launch, and loading is not allowed during
-  // capture. The
-  // gradients are NaN (bytes 0xff) for norm and update: the update is skipped, so the state stays unchanged.
+  // capture. The gradients are NaN (bytes 0xff) for norm and update: the update is skipped, so the state stays
+  // unchanged.
   void load_kernels() {
     batch->enqueue(stream);
     network->enqueue(stream);

@@ -47,7 +47,7 @@ std::vector<Ending> run_program(int size, const Body& body,
       variables.insert(more.begin(), more.end());
       _exit(program_status("train_unet", [&] {
         return run_ranks("train_unet", environment_of(variables), {.start_timeout_s = 5}, "flags", [&](Ranks& ranks) {
-          ranks.exchange("met");
+          ranks.exchange(std::string("met"));
           ladder::test::put(file(rank, "met"), "");
           return body(ranks);
         });

@@ -138,7 +138,7 @@ TEST_F(Training, AJumpOfTheLossEndsIt) {
 
 // The noise and time steps are the batch's too: only the update tells one step from the next, and with a learning rate
 // that changes no weight, nothing does.
-// With trained weights: a network that begins with a last layer of zeros has a loss that no image changes.
+// The weights are trained: a network that begins with a last layer of zeros has a loss that no image changes.
 TEST_F(Training, AnOverfitBatchIsTheSameEveryStep) {
   const auto trained_options = [](const std::string& name) {
     TrainingOptions o = options(name);
