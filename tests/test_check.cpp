@@ -391,6 +391,22 @@ TEST(NullAnswers, ElementsWithoutTermsDoNotCount) {
   EXPECT_NE(accepted().find("Expected::magnitude is to be"), std::string::npos) << "no element has terms";
 }
 
+TEST(NullAnswers, OneOrTwoElementsMayEqualAnInputByChance) {
+  const Case c = make("n1 h2 w2 c3 k3");
+  const HostTensors inputs = fill(c, Pattern::normal, 1);
+  const std::vector<float>& x = inputs.values[0];
+  const auto accepted = [&](std::size_t count) {
+    std::vector<double> value(12, 0.0);
+    std::vector<double> magnitude(12, 0.0);
+    std::copy_n(x.begin(), count, value.begin());
+    std::fill_n(magnitude.begin(), count, 1.0);
+    return accepted_null_answer(c, Pattern::normal, {inputs, {{value, magnitude}}});
+  };
+  EXPECT_EQ(accepted(1), "");
+  EXPECT_EQ(accepted(2), "");
+  EXPECT_NE(accepted(3).find("a copy of x"), std::string::npos);
+}
+
 // Long tensors, encoded in parts by several threads, must equal those encoded at once.
 TEST(HostTensors, LongOnesAreEncodedAsShortOnes) {
   constexpr std::size_t kElements = 200'001;

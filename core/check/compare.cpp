@@ -273,9 +273,10 @@ std::string accepted_null_answer(const Case& c, Pattern pattern, const Reference
     };
     if (accepts([](std::int64_t) { return 0.0f; })) return complaint("all zeros");
 
+    // One or two elements equal their mean, or one of many inputs, by chance in most draws of small integers.
+    if (count <= 2) continue;
     const float constant = round_to(specs[i]->dtype, static_cast<float>(mean(refs[i].value)));
-    // A single element is its own mean.
-    if (count > 1 && accepts([&](std::int64_t) { return constant; })) return complaint("the constant mean");
+    if (accepts([&](std::int64_t) { return constant; })) return complaint("the constant mean");
 
     for (std::size_t t = 0; t < run.inputs.values.size(); ++t) {
       const std::vector<float>& values = run.inputs.values[t];
