@@ -172,26 +172,23 @@ void add_stale_answers(Cheats& cheats) {
       });
     });
   }
-  // Pack the largest input once, and again if one of 64 sampled bytes has changed.
-  if (cheats.problems_where([](const TensorSpec& s) { return s.role == Role::input && s.bytes() >= kLargeInput; }) >=
-      kLeastProblems) {
-    cheats.add("packs_by_sample", [kept = std::make_shared<Kept>()](Call call) {
-      std::size_t largest = 0;
-      for (std::size_t i = 0; i < call.c.tensors.size(); ++i) {
-        const bool is_larger =
-            call.spec(largest).role != Role::input || call.spec(i).bytes() > call.spec(largest).bytes();
-        if (call.spec(i).role == Role::input && is_larger) largest = i;
-      }
-      const auto bytes = static_cast<long long>(call.spec(largest).bytes());
-      if (!kept->is_of(call, bytes + kFlagBytes)) call.copy(kept->data() + kFlagBytes, call.bytes(largest), bytes);
+  // Pack the first input once, and again if one of 64 sampled bytes has changed. A sample may have luck on all problems of a
+  // small corpus.
+  const auto is_large_first = [first = cheats.inputs().front()](const TensorSpec& s) {
+    return s.name == first && s.bytes() >= kLargeInput;
+  };
+  if (cheats.problems_where(is_large_first) >= kLeastProblems) {
+    cheats.add("packs_by_sample", [first = cheats.inputs().front(), kept = std::make_shared<Kept>()](Call call) {
+      const std::size_t i = call.find(first).value();
+      const auto bytes = static_cast<long long>(call.spec(i).bytes());
+      if (!kept->is_of(call, bytes + kFlagBytes)) call.copy(kept->data() + kFlagBytes, call.bytes(i), bytes);
       for_each_index(1, call.stream, SetTo{kept->data(), false});
-      for_each_index(1, call.stream,
-                     AddSample{kept->data() + kFlagBytes, call.bytes(largest), bytes, kept->data(), 64});
-      for_each_index(bytes, call.stream, CopyWhere{kept->data() + kFlagBytes, call.bytes(largest), kept->data()});
-      call.pointers[largest] = kept->data() + kFlagBytes;
+      for_each_index(1, call.stream, AddSample{kept->data() + kFlagBytes, call.bytes(i), bytes, kept->data(), 64});
+      for_each_index(bytes, call.stream, CopyWhere{kept->data() + kFlagBytes, call.bytes(i), kept->data()});
+      call.pointers[i] = kept->data() + kFlagBytes;
       call.launch_honest();
     });
-    cheats.last().any_problem = false;  // a sample may have luck on all problems of a small corpus
+    cheats.last().any_problem = false;
   }
   // Keep a copy of an input while its address stays the same, although its values change.
   for (const std::string& name : cheats.inputs()) {
