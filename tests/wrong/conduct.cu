@@ -174,11 +174,10 @@ void add_stale_answers(Cheats& cheats) {
   }
   // Pack the first input once, and again if one of 64 sampled bytes has changed. A sample may have luck on all problems of a
   // small corpus.
-  const auto is_large_first = [first = cheats.inputs().front()](const TensorSpec& s) {
-    return s.name == first && s.bytes() >= kLargeInput;
-  };
+  const std::string& first = cheats.inputs().front();
+  const auto is_large_first = [&](const TensorSpec& s) { return s.name == first && s.bytes() >= kLargeInput; };
   if (cheats.problems_where(is_large_first) >= kLeastProblems) {
-    cheats.add("packs_by_sample", [first = cheats.inputs().front(), kept = std::make_shared<Kept>()](Call call) {
+    cheats.add("packs_by_sample", [first, kept = std::make_shared<Kept>()](Call call) {
       const std::size_t i = call.find(first).value();
       const auto bytes = static_cast<long long>(call.spec(i).bytes());
       if (!kept->is_of(call, bytes + kFlagBytes)) call.copy(kept->data() + kFlagBytes, call.bytes(i), bytes);
