@@ -6,9 +6,11 @@
 #include <fmt/format.h>
 
 #include "core/backend.h"
+#include "core/dependent_launch.h"
 #include "core/error.h"
 #include "core/graph.h"
 #include "runtime/arena.h"
+#include "runtime/early_weights.h"
 
 namespace ladder {
 namespace {
@@ -97,6 +99,7 @@ void Program::bind(const Promotions& promotions) {
     std::size_t& bytes = shared_bytes[slots_[i].side_stream ? 1 : 0];
     if (!kernels.back().private_workspace) bytes = std::max(bytes, kernels.back().workspace_bytes);
   }
+  const std::vector<std::vector<const void*>> early = early_weights(tape_, addresses_);
   for (int i : {0, 1}) shared_workspaces_[i] = std::make_unique<OwnedRegion>("workspace", shared_bytes[i]);
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const Operation& operation = tape_.operations()[i];
@@ -108,6 +111,7 @@ void Program::bind(const Promotions& promotions) {
     workspaces_.push_back(workspace);
     std::vector<void*> pointers;
     for (const ValueId id : operation.values) pointers.push_back(addresses_[id]);
+    const EarlyTensors loaded_early(early[i]);
     launches_.push_back(kernels[i].bind(Pointers(operation.problem.tensors, pointers.data()), workspace));
   }
 }

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <thread>
 
 #include "core/backend.h"
 #include "core/check/check.h"
+#include "core/dependent_launch.h"
 #include "core/error.h"
 #include "core/graph.h"
 #include "tests/kernel/bound_twice.h"
@@ -57,6 +59,26 @@ TEST(Plans, AVersionThatDoesNotSupportTheCaseSaysWhy) {
   } catch (const UsageError& error) {
     EXPECT_NE(std::string(error.what()).find("cannot run 'n65 fp32': n is odd"), std::string::npos) << error.what();
   }
+}
+
+TEST(EarlyTensors, AreThoseOfTheInnermostScopeOfTheThread) {
+  const int a = 0, b = 0;
+  {
+    const EarlyTensors outer({&a});
+    EXPECT_TRUE(loads_early(&a));
+    EXPECT_FALSE(loads_early(&b));
+    {
+      const EarlyTensors inner({&b});
+      EXPECT_FALSE(loads_early(&a));
+      EXPECT_TRUE(loads_early(&b));
+    }
+    EXPECT_TRUE(loads_early(&a));
+    std::jthread([&] { EXPECT_FALSE(loads_early(&a)); });
+    load_early(false);
+    EXPECT_FALSE(loads_early(&a));
+    load_early(true);
+  }
+  EXPECT_FALSE(loads_early(&a));
 }
 
 TEST(Case, CountsBytesAsItsPassSays) {

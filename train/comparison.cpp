@@ -34,6 +34,7 @@ struct Switch {
 };
 constexpr std::array kSwitches = {
     Switch{"overlap", &Side::overlap},
+    Switch{"early", &Side::early},
     Switch{"branches", &Side::branches},
     Switch{"batches", &Side::batches},
 };
@@ -199,6 +200,7 @@ int compare(const TrainingConfig& config, const TrainingOptions& options, const 
   std::size_t bytes = bench.bytes();
   for (Built& built : sides) {
     overlap_launches(built.side.overlap);
+    load_early(built.side.early);
     StepOptions of_step = bench.options();
     of_step.branches = of_step.branches && built.side.branches;
     of_step.batches = of_step.batches && built.side.batches;
@@ -207,6 +209,7 @@ int compare(const TrainingConfig& config, const TrainingOptions& options, const 
     bytes += built.step->bytes();
   }
   overlap_launches(true);
+  load_early(true);
 
   bench.seconds_a_step(*sides[0].step, 0, training_steps);
   for (Built& built : sides) built.first_loss = loss_of(bench, built, training_steps + 1);

@@ -16,6 +16,7 @@ struct Side {
   std::string name;      // "conv3x3/fprop=v09", as typed
   std::string use;       // for Promotions::use(); empty: the promoted versions
   bool overlap = true;   // launches may overlap (core/dependent_launch.h)
+  bool early = true;     // weights may be loaded before the kernel in front has ended (runtime/early_weights.h)
   bool branches = true;  // StepOptions
   bool batches = true;
 
@@ -24,7 +25,7 @@ struct Side {
 
 // Parses --compare: "conv3x3/fprop=v09,v14" gives two sides. Several keys, each with the same number of values, change
 // together: the second side of "conv3x3/fprop=v09,v14,conv3x3/dgrad=v10,v12" has v14 and v12. The value `promoted`
-// keeps the promoted version of a pass; the keys `overlap`, `branches` and `batches` take on and off. Throws
+// keeps the promoted version of a pass; the keys `overlap`, `early`, `branches` and `batches` take on and off. Throws
 // UsageError.
 std::vector<Side> sides_of(std::string_view text);
 

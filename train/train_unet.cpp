@@ -129,7 +129,8 @@ void add_running(CLI::App& app, TrainingOptions& o, Words& words) {
   CLI::Option* compare =
       app.add_option("--compare", words.compare,
                      "time steps that differ in this, replayed in turn, and leave: conv3x3/fprop=v09,v14 (promoted: as "
-                     "it is without --compare), overlap=on,off, branches=on,off, batches=on,off, or several of them")
+                     "it is without --compare), overlap=on,off, early=on,off, branches=on,off, batches=on,off, or "
+                     "several of them")
           ->type_name("SIDES");
   compare->excludes(explain)->excludes(budget)->excludes(resume);
   add("--rounds", words.rounds, "[1, 100000]", "of --compare, each with two replays a side: 100; emulator: 1")

@@ -263,6 +263,14 @@ void* const* DeviceTensors::data() const { return impl_->pointers.data(); }
 
 Pointers DeviceTensors::pointers() const { return {impl_->specs, impl_->pointers.data()}; }
 
+std::vector<const void*> DeviceTensors::weights() const {
+  std::vector<const void*> addresses;
+  for (std::size_t i = 0; i < impl_->specs.size(); ++i) {
+    if (impl_->specs[i].weights) addresses.push_back(impl_->pointers[i]);
+  }
+  return addresses;
+}
+
 void* DeviceTensors::workspace() const {
   const Buffer& workspace = impl_->buffers.back();
   return workspace.bytes() ? workspace.data() : nullptr;

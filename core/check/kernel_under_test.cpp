@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/backend.h"
+#include "core/dependent_launch.h"
 #include "core/error.h"
 #include "core/graph.h"
 
@@ -20,18 +21,19 @@ std::map<const Version*, std::string>& endless_problems() {
 
 class BoundHere : public KernelUnderTest {
  public:
-  BoundHere(const Version& v, const Case& c, const std::string& plan_name, Bands bands)
+  // early_weights: the version may load weights before it waits for the grid in front.
+  BoundHere(const Version& v, const Case& c, const std::string& plan_name, Bands bands, bool early_weights)
       : version_(v),
         case_(c),
         plan_name_(plan_name),
         kernel_(plan(v, c, plan_name)),
         tensors_(c, kernel_.workspace_bytes, bands),
-        launch_(kernel_.bind(tensors_.pointers(), tensors_.workspace())) {
+        launch_(bound(early_weights)) {
     backend::synchronize();
   }
 
   std::unique_ptr<KernelUnderTest> another() override {
-    return std::make_unique<BoundHere>(version_, case_, plan_name_, Bands::numbers);
+    return std::make_unique<BoundHere>(version_, case_, plan_name_, Bands::numbers, /*early_weights=*/false);
   }
   bool private_workspace() const override { return kernel_.private_workspace; }
   bool has_workspace() const override { return kernel_.workspace_bytes > 0; }
@@ -93,6 +95,11 @@ class BoundHere : public KernelUnderTest {
   }
 
  private:
+  BoundLaunch bound(bool early_weights) const {
+    const EarlyTensors early(early_weights ? tensors_.weights() : std::vector<const void*>());
+    return kernel_.bind(tensors_.pointers(), tensors_.workspace());
+  }
+
   // Runs `enqueue`, work of the version's, and waits; an exception becomes a fault.
   std::string wait_for(const std::function<void()>& enqueue) {
     const std::string schedule = backend::schedule();
@@ -125,7 +132,7 @@ class BoundHere : public KernelUnderTest {
 }  // namespace
 
 std::unique_ptr<KernelUnderTest> bound_here(const Version& v, const Case& c, const std::string& plan_name) {
-  return std::make_unique<BoundHere>(v, c, plan_name, Bands::canaries);
+  return std::make_unique<BoundHere>(v, c, plan_name, Bands::canaries, /*early_weights=*/true);
 }
 
 std::string endless_problem(const Version& v) {

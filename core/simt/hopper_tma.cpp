@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/dependent_launch.h"
 #include "core/error.h"
 #include "core/simt/block.h"
 #include "core/simt/cluster.h"
@@ -61,6 +62,7 @@ TensorMap make_tensor_map(Dtype dtype, const void* base, std::initializer_list<s
                     "128-byte swizzle",
                     row_bytes, kMaxRowBytes));
   }
+  map.loads_early = loads_early(base);
   return map;
 }
 
@@ -92,7 +94,7 @@ void CopyEngine::load(void* shared, const TensorMap& map, std::uint64_t* barrier
     block_.fault(
         fmt::format("tma_load: {} coordinates for a tensor map of {} dimensions", coordinates.size(), map.rank), where);
   }
-  if (!running().waited) {
+  if (!running().waited && !map.loads_early) {
     block_.fault("tma_load before griddepcontrol.wait: the kernel in front may not have written the tensor yet", where);
   }
   // An H200 answers this with an illegal instruction.

@@ -116,11 +116,16 @@ __device__ __forceinline__ PatchRange patch_range_of_block(const Problem& p) {
           .chunks = ceil_div(Weights::channels_in(p), kChunk)};
 }
 
-// Producer, one thread: waits for the grid in front, then loads the block's patches, with the first one the weights.
+// Producer, one thread: loads the weights, ahead of the wait for the grid in front if `early_weights`, else with the first
+// patch, and the block's patches.
 template <class Weights, class Tile>
 __device__ __forceinline__ void load_columns(const Problem& p, const ColumnSmem<Tile>& smem,
                                              const PatchRange& work_range, const ptx::TensorMap& image_map,
-                                             const ptx::TensorMap& w_map) {
+                                             const ptx::TensorMap& w_map, bool early_weights) {
+  if (early_weights) {
+    for (int chunk = 0; chunk < work_range.chunks; ++chunk)
+      load_taps_once<Weights>(smem.weights, w_map, smem.full_weights, chunk, work_range.channel0);
+  }
   int i = 0;
   for (int patch = work_range.first; patch < work_range.count; patch += work_range.step) {
     const PatchPosition position = position_of<Tile>(p, patch);
@@ -131,7 +136,7 @@ __device__ __forceinline__ void load_columns(const Problem& p, const ColumnSmem<
       ptx::mbarrier_wait(smem.empty + stage, parity_of<Tile::kStages>(i) ^ 1);
       ptx::mbarrier_arrive_expect_tx(smem.full + stage, Tile::kHaloBytes);
       load_patch(smem.stages + stage * Tile::kStageBytes, image_map, smem.full + stage, position, chunk * kChunk);
-      if (patch == work_range.first)
+      if (patch == work_range.first && !early_weights)
         load_taps_once<Weights>(smem.weights, w_map, smem.full_weights, chunk, work_range.channel0);
     }
   }

@@ -112,16 +112,29 @@ __device__ __forceinline__ HaloTiles halo_tiles(const Problem& p) {
           .chunks = ceil_div(Tile::Weights::channels_in(p), kChunk<T>)};
 }
 
-// Fetches a chunk of all nine taps. By one thread.
+// Fetches taps first_tap to 8 of a chunk. By one thread.
 template <class T, class Tile>
 __device__ __forceinline__ void load_taps(const HaloSmem<Tile>& smem, RingIndex<Tile::kStagesB>& b,
-                                          const ptx::TensorMap& w_map, int chunk, int channel0) {
-  for (int tap = 0; tap < 9; ++tap, b.advance()) {
+                                          const ptx::TensorMap& w_map, int chunk, int channel0, int first_tap = 0) {
+  for (int tap = first_tap; tap < 9; ++tap, b.advance()) {
     ptx::mbarrier_wait(smem.empty_b + b.stage, b.parity ^ 1);
     ptx::mbarrier_arrive_expect_tx(smem.full_b + b.stage, Tile::kStageBytesB);
     Tile::Weights::template load<kChunk<T>, Tile::kBlockN>(smem.bs + b.stage * Tile::kStageBytesB, w_map,
                                                            smem.full_b + b.stage, chunk, tap, channel0);
   }
+}
+
+// Fills the ring with the first taps of the block's first tile, ahead of grid_dependency_wait(). Returns their number.
+template <class T, class Tile>
+__device__ __forceinline__ int load_taps_early(const HaloSmem<Tile>& smem, RingIndex<Tile::kStagesB>& b,
+                                               const ptx::TensorMap& w_map, int chunks, int channel0) {
+  const int count = min(Tile::kStagesB, 9 * chunks);
+  for (int i = 0; i < count; ++i, b.advance()) {
+    ptx::mbarrier_arrive_expect_tx(smem.full_b + b.stage, Tile::kStageBytesB);
+    Tile::Weights::template load<kChunk<T>, Tile::kBlockN>(smem.bs + b.stage * Tile::kStageBytesB, w_map,
+                                                           smem.full_b + b.stage, i / 9, i % 9, channel0);
+  }
+  return count;
 }
 
 // A warpgroup's sums of a tile: all taps of all chunks, or of its half of each chunk.

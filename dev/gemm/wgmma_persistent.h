@@ -27,10 +27,10 @@
 namespace ladder::gemm {
 
 // A's maps load a box of its terms and rows. B loads its step of kBlockN columns into a stage, and multiplies a stage's A and
-// B. kBias: there may be one.
+// B. kBias: there may be one. early_b: B may be loaded before the grid in front has ended.
 template <class Tile, class B, bool kBias, class A, class T, class P, class Out>
 __device__ __forceinline__ void wgmma_persistent(const Product& c, const A& a_maps, const ptx::TensorMap& b_map,
-                                                 const Epilogue<T, P>& epilogue, const Out& out) {
+                                                 bool early_b, const Epilogue<T, P>& epilogue, const Out& out) {
   using Store = WarpStore<T, Tile::kBlockN>;
   constexpr int kParts = Tile::kBlockM / 64;
   constexpr int kBytesA = Tile::kBlockM * kStepRowBytes;
@@ -63,6 +63,14 @@ __device__ __forceinline__ void wgmma_persistent(const Product& c, const A& a_ma
     // The producer, one thread. A fresh barrier lets a wait for the parity before its first phase pass: parity ^ 1.
     ptx::warpgroup_reg_dealloc<kProducerRegisters>();
     if (threadIdx.x != kConsumerThreads) return;
+    const auto load_b = [&](int stage, int col0, int step) {
+      ptx::mbarrier_arrive_expect_tx(full + stage, Tile::kStageBytes);
+      B::load(smem + stage * Tile::kStageBytes + kBytesA, b_map, full + stage, col0, step * kStepTerms16);
+    };
+    const int early_steps = early_b ? min(steps, Tile::kStages) : 0;
+    for (int step = 0; step < early_steps; ++step) {
+      load_b(step, static_cast<int>(blockIdx.x) % tiles_n * Tile::kBlockN, step);
+    }
     int i = 0;
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
       const int row0 = tile / tiles_n * Tile::kBlockM;
@@ -70,11 +78,9 @@ __device__ __forceinline__ void wgmma_persistent(const Product& c, const A& a_ma
       ptx::grid_dependency_wait_after(row0 | col0);
       for (int step = 0; step < steps; ++step, ++i) {
         const int stage = stage_of<Tile::kStages>(i);
-        unsigned char* const to = smem + stage * Tile::kStageBytes;
         ptx::mbarrier_wait(empty + stage, parity_of<Tile::kStages>(i) ^ 1);
-        ptx::mbarrier_arrive_expect_tx(full + stage, Tile::kStageBytes);
-        a_maps.load(to, full + stage, step * kStepTerms16, row0);
-        B::load(to + kBytesA, b_map, full + stage, col0, step * kStepTerms16);
+        if (i >= early_steps) load_b(stage, col0, step);
+        a_maps.load(smem + stage * Tile::kStageBytes, full + stage, step * kStepTerms16, row0);
       }
     }
     ptx::grid_dependency_launch();

@@ -10,7 +10,9 @@
 
 #include "core/error.h"
 #include "dev/add/add.h"
+#include "dev/gemm/gemm.h"
 #include "runtime/arena.h"
+#include "runtime/early_weights.h"
 #include "runtime/program.h"
 #include "tests/files.h"
 #include "tests/support.h"
@@ -145,6 +147,39 @@ TEST_F(Tapes, AnOperationIsGivenWhatItTakes) {
   EXPECT_NE(refusal({{"a", a}, {"b", a}, {"y", y}, {"z", a}}).find("has 3 tensors, but 4 were given"),
             std::string::npos);
   EXPECT_TRUE(tape_.operations().empty());
+}
+
+// Weights that nothing in front has written are loaded early; gradients, images and weights just updated are not.
+TEST_F(Tapes, WeightsAreLoadedEarlyWhereNothingHasWrittenThem) {
+  const gemm::Fprop::Problem square{.m = 2, .n = 4, .k = 4};
+  const auto image = [&](const char* name) { return tape_.value(name, Dtype::f32, {2, 4}); };
+  const auto in = [&](const Region& region, std::size_t offset) {
+    return tape_.value(region.name, Dtype::f32, {4, 4}, region, offset);
+  };
+  const OwnedRegion weights("weights", 2 * 256);
+  const OwnedRegion images("images", 256);
+  const ValueId w0 = in(weights, 0), w1 = in(weights, 256), x = tape_.value("x", Dtype::f32, {2, 4}, images);
+  const auto product = [&](ValueId from, ValueId w) {
+    const ValueId y = image("y");
+    tape_.run<gemm::Fprop>("product", square, {{"x", from}, {"w", w}, {"y", y}});
+    return y;
+  };
+  ValueId y = product(product(x, w0), w0);  // the first two
+  y = product(y, w0);
+  y = product(x, w1);
+  // An update of w0's second row.
+  const ValueId row = tape_.value("row", Dtype::f32, {1, 4}, weights, 16);
+  tape_.run<add::Residual>("update", {.n = 1, .c = 4}, {{"a", row}, {"b", row}, {"y", row}});
+  y = product(y, w0);
+  y = product(y, w1);
+
+  std::vector<void*> addresses;
+  for (const Value& value : tape_.values()) {
+    addresses.push_back(value.region ? static_cast<std::byte*>(value.region->base) + value.offset : nullptr);
+  }
+  const std::vector<const void*> none, first{weights.base}, second{static_cast<std::byte*>(weights.base) + 256};
+  EXPECT_EQ(early_weights(tape_, addresses),
+            (std::vector<std::vector<const void*>>{none, none, first, second, none, none, second}));
 }
 
 TEST_F(Tapes, WhatIsReadMustHaveBeenWritten) {

@@ -19,9 +19,9 @@ TEST(Sides, EachHasItsOwnValues) {
 }
 
 TEST(Sides, SwitchesHaveTheirWords) {
-  EXPECT_EQ(sides_of("branches=on,off,batches=off,on"),
-            (std::vector<Side>{{.name = "branches=on,batches=off", .batches = false},
-                               {.name = "branches=off,batches=on", .branches = false}}));
+  EXPECT_EQ(sides_of("branches=on,off,batches=off,on,early=off,off"),
+            (std::vector<Side>{{.name = "branches=on,batches=off,early=off", .early = false, .batches = false},
+                               {.name = "branches=off,batches=on,early=off", .early = false, .branches = false}}));
 }
 
 TEST(Sides, WhatComparesNothingIsRefused) {

@@ -23,7 +23,7 @@ _ALLOWED = re.compile(
     r"|name|size_of|is_integer|round_to|aligned|ceil_div|throw_failure|one_line|encode_\w+|make_tensor_map\w*|"
     r"(?:UsageError|Failure|Pointers|HostTensors|Case|Pass|TensorMap)::\S+|TensorSpec::\w+|each_once|written"
     # the device's properties, and the entry in the registry
-    r"|backend::device|set_bytes_async|detail::(?:add_pass|add_version|names_dtype|overlap_allowed|serial_launches|\w*occupan\w*)"
+    r"|backend::device|loads_early|set_bytes_async|detail::(?:add_pass|add_version|names_dtype|overlap_allowed|serial_launches|\w*occupan\w*)"
     r"|max_blocks\w*|\w+_refusal|occupancy\w*|cluster_shape\w*|num_\w+|detail::\w*cluster\w*"
     r")$"
     r"|(?:nvcuda|cooperative_groups|fmt)::"

@@ -46,7 +46,7 @@ struct BackwardHaloWeights {
 template <class T, class Tile>
 __global__ void __launch_bounds__(kThreads, 1)
     conv3x3_dgrad_v10_kernel(Problem p, const __grid_constant__ ptx::TensorMap dy_map,
-                             const __grid_constant__ ptx::TensorMap w_map, T* dx) {
+                             const __grid_constant__ ptx::TensorMap w_map, T* dx, bool early_weights) {
   LADDER_DYN_SMEM(dynamic_smem);
   const HaloSmem<Tile> smem(dynamic_smem);
   if (threadIdx.x == 0) smem.init_barriers();
@@ -64,6 +64,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (warp >= kConsumerWarps) {
     ptx::warpgroup_reg_dealloc<kProducerRegisters>();
     if (threadIdx.x != kConsumerWarps * 32) return;
+    int early_taps = 0;
+    if (early_weights) {
+      const int channel0 = blockIdx.x % tiles.channel_tiles * Tile::kBlockN;
+      early_taps = load_taps_early<T>(smem, b, w_map, tiles.chunks, channel0);
+    }
     for (int tile = blockIdx.x; tile < tiles.count; tile += gridDim.x) {
       const int channel0 = tile % tiles.channel_tiles * Tile::kBlockN;
       const int patch0 = tile / tiles.channel_tiles * Tile::kPatches;
@@ -77,7 +82,8 @@ __global__ void __launch_bounds__(kThreads, 1)
           load_patch(smem.as + a.stage * Tile::kStageBytesA + i * kPatchBytes, dy_map, smem.full_a + a.stage,
                      patch_position(p, patch0 + i), chunk * kChunk<T>);
         }
-        load_taps<T>(smem, b, w_map, chunk, channel0);
+        load_taps<T>(smem, b, w_map, chunk, channel0, min(early_taps, 9));
+        early_taps -= min(early_taps, 9);
       }
     }
     ptx::grid_dependency_launch();
@@ -114,7 +120,7 @@ KernelPlan<Dgrad> tile_plan(const Problem& p, const char* name) {
     return bind_launch(conv3x3_dgrad_v10_kernel<T, Tile>, halo_config<Tile>(p), p,
                        halo_map(p, t.dy, BackwardHaloWeights::channels_in(p)),
                        weight_map(p, t.w, BackwardHaloWeights::kBoxChannels, BackwardHaloWeights::kBoxChannels),
-                       static_cast<T*>(t.dx));
+                       static_cast<T*>(t.dx), loads_early(t.w));
   };
   return {.name = name, .bind = bind};
 }

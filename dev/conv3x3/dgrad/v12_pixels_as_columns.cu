@@ -25,7 +25,7 @@ struct BackwardColumnWeights : BackwardTaps {
 template <class T, class Tile>
 __global__ void __launch_bounds__(kThreads, 1)
     conv3x3_dgrad_v12_kernel(Problem p, const __grid_constant__ ptx::TensorMap dy_map,
-                             const __grid_constant__ ptx::TensorMap w_map, T* dx) {
+                             const __grid_constant__ ptx::TensorMap w_map, T* dx, bool early_weights) {
   LADDER_DYN_SMEM(dynamic_smem);
   const ColumnSmem<Tile> smem(dynamic_smem);
   if (threadIdx.x == 0) smem.init_barriers();
@@ -38,7 +38,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   // The producer.
   if (threadIdx.x >= kConsumerThreads) {
-    if (threadIdx.x == kConsumerThreads) load_columns<BackwardColumnWeights>(p, smem, work_range, dy_map, w_map);
+    if (threadIdx.x == kConsumerThreads)
+      load_columns<BackwardColumnWeights>(p, smem, work_range, dy_map, w_map, early_weights);
     return;
   }
 
@@ -62,7 +63,7 @@ KernelPlan<Dgrad> tile_plan(const Problem& p, const char* name) {
     return bind_launch(conv3x3_dgrad_v12_kernel<T, Tile>,
                        columns_config<Tile>(p, BackwardColumnWeights::channels_out(p)), p,
                        columns_map<Tile>(p, t.dy, BackwardColumnWeights::channels_in(p)),
-                       weight_map(p, t.w, kChunk, kTileChannels), static_cast<T*>(t.dx));
+                       weight_map(p, t.w, kChunk, kTileChannels), static_cast<T*>(t.dx), loads_early(t.w));
   };
   return {.name = name, .bind = bind};
 }

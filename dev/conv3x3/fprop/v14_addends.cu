@@ -107,7 +107,8 @@ __device__ __forceinline__ void finish_sums(unsigned char* rows, const float* su
 template <class T, class Tile>
 __global__ void __launch_bounds__(kThreads, 1)
     conv3x3_fprop_v14_kernel(Problem p, const __grid_constant__ ptx::TensorMap x_map,
-                             const __grid_constant__ ptx::TensorMap w_map, Addends<T> addends, T* y) {
+                             const __grid_constant__ ptx::TensorMap w_map, Addends<T> addends, T* y,
+                             bool early_weights) {
   using R = Rounds<Tile>;
   LADDER_DYN_SMEM(dynamic_smem);
   const HaloSmem<Tile> smem(dynamic_smem);
@@ -126,6 +127,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (warp >= kConsumerWarps) {
     ptx::warpgroup_reg_dealloc<kProducerRegisters>();
     if (threadIdx.x != kConsumerWarps * 32) return;
+    int early_taps = 0;
+    if (early_weights) {
+      const int channel0 = blockIdx.x % tiles.channel_tiles * Tile::kBlockN;
+      early_taps = load_taps_early<T>(smem, b, w_map, tiles.chunks, channel0);
+    }
     for (int tile = blockIdx.x; tile < tiles.count; tile += gridDim.x) {
       const int channel0 = tile % tiles.channel_tiles * Tile::kBlockN;
       const int patch0 = tile / tiles.channel_tiles * Tile::kPatches;
@@ -139,7 +145,8 @@ __global__ void __launch_bounds__(kThreads, 1)
           load_patch(smem.as + a.stage * Tile::kStageBytesA + i * kPatchBytes, x_map, smem.full_a + a.stage,
                      patch_position(p, patch0 + i), chunk * kChunk<T>);
         }
-        load_taps<T>(smem, b, w_map, chunk, channel0);
+        load_taps<T>(smem, b, w_map, chunk, channel0, min(early_taps, 9));
+        early_taps -= min(early_taps, 9);
       }
     }
     ptx::grid_dependency_launch();
@@ -228,7 +235,8 @@ KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
     LaunchConfig config = halo_config<Tile>(p);
     config.dynamic_smem = Rounds<Tile>::kSmemBytes;
     return bind_launch(conv3x3_fprop_v14_kernel<T, Tile>, config, p, halo_map(p, t.x, AddendWeights::channels_in(p)),
-                       weight_map(p, t.w, Tile::kBlockN, kChunk<T>), Addends<T>::of(p, t), static_cast<T*>(t.y));
+                       weight_map(p, t.w, Tile::kBlockN, kChunk<T>), Addends<T>::of(p, t), static_cast<T*>(t.y),
+                       loads_early(t.w));
   };
   return {.name = name, .bind = bind};
 }

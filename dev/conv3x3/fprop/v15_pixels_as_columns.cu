@@ -25,7 +25,8 @@ struct ForwardColumnWeights : ForwardTaps {
 template <class T, class Tile>
 __global__ void __launch_bounds__(kThreads, 1)
     conv3x3_fprop_v15_kernel(Problem p, const __grid_constant__ ptx::TensorMap x_map,
-                             const __grid_constant__ ptx::TensorMap w_map, Addends<T> addends, T* y) {
+                             const __grid_constant__ ptx::TensorMap w_map, Addends<T> addends, T* y,
+                             bool early_weights) {
   LADDER_DYN_SMEM(dynamic_smem);
   const ColumnSmem<Tile> smem(dynamic_smem);
   if (threadIdx.x == 0) smem.init_barriers();
@@ -38,7 +39,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   // The producer.
   if (threadIdx.x >= kConsumerThreads) {
-    if (threadIdx.x == kConsumerThreads) load_columns<ForwardColumnWeights>(p, smem, work_range, x_map, w_map);
+    if (threadIdx.x == kConsumerThreads)
+      load_columns<ForwardColumnWeights>(p, smem, work_range, x_map, w_map, early_weights);
     return;
   }
 
@@ -61,10 +63,10 @@ __global__ void __launch_bounds__(kThreads, 1)
 template <class T, class Tile>
 KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
   const auto bind = [p](const Fprop::Tensors& t, void*) {
-    return bind_launch(conv3x3_fprop_v15_kernel<T, Tile>,
-                       columns_config<Tile>(p, ForwardColumnWeights::channels_out(p)), p,
-                       columns_map<Tile>(p, t.x, ForwardColumnWeights::channels_in(p)),
-                       weight_map(p, t.w, kTileChannels, kChunk), Addends<T>::of(p, t), static_cast<T*>(t.y));
+    return bind_launch(
+        conv3x3_fprop_v15_kernel<T, Tile>, columns_config<Tile>(p, ForwardColumnWeights::channels_out(p)), p,
+        columns_map<Tile>(p, t.x, ForwardColumnWeights::channels_in(p)), weight_map(p, t.w, kTileChannels, kChunk),
+        Addends<T>::of(p, t), static_cast<T*>(t.y), loads_early(t.w));
   };
   return {.name = name, .bind = bind};
 }

@@ -55,8 +55,10 @@ using Tile = PersistentTile<kBlockM, kBlockN, kBlockM * kStepRowBytes + BoxesOfW
 template <class T, class Tile>
 __global__ void __launch_bounds__(kWgmmaThreads, 1)
     gemm_dgrad_v06_kernel(Problem p, const __grid_constant__ ptx::TensorMap dy_map,
-                          const __grid_constant__ ptx::TensorMap w_map, Epilogue<T> epilogue, ConcatOperand<T> dx) {
-  wgmma_persistent<Tile, BoxesOfW<Tile::kBlockN>, /*kBias=*/false>(product(p), RowsOfDy{dy_map}, w_map, epilogue, dx);
+                          const __grid_constant__ ptx::TensorMap w_map, bool early_weights, Epilogue<T> epilogue,
+                          ConcatOperand<T> dx) {
+  wgmma_persistent<Tile, BoxesOfW<Tile::kBlockN>, /*kBias=*/false>(product(p), RowsOfDy{dy_map}, w_map, early_weights,
+                                                                   epilogue, dx);
 }
 
 template <class Tile>
@@ -78,7 +80,7 @@ KernelPlan<Dgrad> tile_plan(const Problem& p, const char* name) {
                         .block = kWgmmaThreads,
                         .dynamic_smem = Tile::kSmemBytes,
                         .overlaps_previous = true},
-                       p, dy_map, w_map, epilogue_of<T>(t), output_of<T>(p, t));
+                       p, dy_map, w_map, loads_early(t.w), epilogue_of<T>(t), output_of<T>(p, t));
   };
   return {.name = name, .bind = bind};
 }

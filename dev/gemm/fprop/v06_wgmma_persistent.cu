@@ -43,8 +43,9 @@ using Tile = PersistentTile<kBlockM, kBlockN, kBlockM * kStepRowBytes + RowsOfW<
 template <class T, class P, class Tile>
 __global__ void __launch_bounds__(kWgmmaThreads, 1)
     gemm_fprop_v06_kernel(Problem p, const __grid_constant__ MapsOfX x_maps,
-                          const __grid_constant__ ptx::TensorMap w_map, Epilogue<T, P> epilogue, T* y) {
-  wgmma_persistent<Tile, RowsOfW<Tile::kBlockN>, /*kBias=*/true>(product(p), x_maps, w_map, epilogue, y);
+                          const __grid_constant__ ptx::TensorMap w_map, bool early_weights, Epilogue<T, P> epilogue,
+                          T* y) {
+  wgmma_persistent<Tile, RowsOfW<Tile::kBlockN>, /*kBias=*/true>(product(p), x_maps, w_map, early_weights, epilogue, y);
 }
 
 template <class Tile>
@@ -66,7 +67,7 @@ KernelPlan<Fprop> tile_plan(const Problem& p, const char* name) {
                           .block = kWgmmaThreads,
                           .dynamic_smem = Tile::kSmemBytes,
                           .overlaps_previous = true},
-                         p, x_maps, w_map, epilogue_of<T, P>(p, t), static_cast<T*>(t.y));
+                         p, x_maps, w_map, loads_early(t.w), epilogue_of<T, P>(p, t), static_cast<T*>(t.y));
     });
   };
   return {.name = name, .bind = bind};
