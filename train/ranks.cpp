@@ -122,10 +122,51 @@ void Ranks::watch(std::string_view program, const std::stop_token& stopped) {
     try {
       world_->check();
       if (communicator_) communicator_->check();
+      check_progress();
     } catch (const std::exception& error) {
       if (!finished_) leave(program, error, 1);
     }
   }
+}
+
+void Ranks::set_step(std::int64_t step) {
+  step_ = step;
+  set_paused(false);
+}
+
+void Ranks::set_paused(bool on) {
+  paused_ = on;
+  progress_ = std::chrono::steady_clock::now();
+  if (world_) world_->set_step(on ? 0 : step_.load());
+}
+
+// Throws RankEnded, if no step has come for too long, of a rank that gives no sign of life, else, on rank 0, of the rank that is
+// behind. A rank above 0 is connected to rank 0 alone, and leaves the others to it.
+void Ranks::check_progress() {
+  constexpr std::chrono::seconds kAnswer{10};
+  const auto now = std::chrono::steady_clock::now();
+  if (step_ == 0 || paused_ || now - progress_.load() < std::chrono::duration<double>(options_.rank_timeout_s)) {
+    asked_.reset();
+    return;
+  }
+  if (!asked_) asked_ = now;
+  const std::vector<Sign> signs = world_->signs();
+  const std::string words = fmt::format("no step for {:g} s", options_.rank_timeout_s);
+  std::vector<std::int64_t> steps(static_cast<std::size_t>(leads() ? size() : 1), step_);
+  for (std::size_t r = leads() ? 1 : 0; r < steps.size(); ++r) {
+    if (!signs[r].step || signs[r].at < *asked_) {
+      if (now - *asked_ < kAnswer) return world_->ask();
+      world_->end(static_cast<int>(r), words, false);
+    }
+    steps[r] = *signs[r].step;
+  }
+  const auto [first, last] = std::ranges::minmax_element(steps);
+  if (!leads() || *first == 0) {  // a pause elsewhere: it counts for all
+    progress_ = now;
+    return;
+  }
+  if (first != steps.begin()) world_->end(static_cast<int>(first - steps.begin()), words, false);
+  throw Failure(*first < *last ? words : fmt::format("no rank has made a step for {:g} s", options_.rank_timeout_s));
 }
 
 void Ranks::leave(std::string_view program, const std::exception& error, int status) {

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -21,6 +23,7 @@ namespace ladder::train {
 
 struct RanksOptions {
   double start_timeout_s = 600;
+  double rank_timeout_s = 300;       // without a step, until the ranks ask each other for a sign of life
   bool collectives_on_host = false;  // through host memory and TCP: for tests, and for ranks that share a GPU
 };
 
@@ -58,7 +61,20 @@ class Ranks {
     std::fflush(stdout);
   }
 
-  void set_step(std::int64_t step) { step_ = step; }  // the newest, for messages
+  // The newest step. From the first one on, all ranks end where none follows for rank_timeout_s, unless a rank is in a Pause.
+  void set_step(std::int64_t step);
+
+  // Work of unknown length between two steps, such as a checkpoint.
+  class Pause {
+   public:
+    explicit Pause(Ranks& ranks) : ranks_(ranks) { ranks_.set_paused(true); }
+    ~Pause() { ranks_.set_paused(false); }
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    Ranks& ranks_;
+  };
 
   // Calls `body` and returns its status. Ends the process where `body` throws, where another rank has ended, or where
   // the pipe LADDER_PARENT_PIPE of `./ladder` is closed. The lowest rank alive then prints why.
@@ -67,6 +83,8 @@ class Ranks {
  private:
   bool on_host() const;  // the communicator
   void watch(std::string_view program, const std::stop_token& stopped);
+  void set_paused(bool on);
+  void check_progress();
   [[noreturn]] void leave(std::string_view program, const std::exception& error, int status);
 
   std::unique_ptr<World> world_;
@@ -75,7 +93,10 @@ class Ranks {
   std::unique_ptr<Communicator> communicator_;
   int parent_pipe_ = -1;
   std::atomic<std::int64_t> step_ = 0;
-  std::atomic<bool> finished_ = false;  // in order: this rank's body has returned
+  std::atomic<bool> paused_ = false;
+  std::atomic<std::chrono::steady_clock::time_point> progress_;  // of the newest step or pause
+  std::optional<std::chrono::steady_clock::time_point> asked_;   // the watcher's
+  std::atomic<bool> finished_ = false;                           // in order: this rank's body has returned
   std::atomic<bool> leaving_ = false;
 };
 

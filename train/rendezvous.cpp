@@ -294,15 +294,6 @@ std::optional<Frame> receive_frame(const Socket& connection, Deadline deadline) 
   return frame;
 }
 
-std::optional<FrameKind> next_kind(const Socket& connection) {
-  FrameKind kind{};
-  ssize_t got = 0;
-  do {
-    got = recv(connection.fd(), &kind, sizeof(kind), MSG_PEEK | MSG_WAITALL);
-  } while (got < 0 && errno == EINTR);
-  return got == sizeof(kind) ? std::optional(kind) : std::nullopt;
-}
-
 void drain(const Socket& connection) {
   const Deadline deadline = now() + seconds(1);
   shutdown(connection.fd(), SHUT_WR);

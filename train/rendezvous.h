@@ -62,7 +62,7 @@ std::vector<Peer> accept_ranks(const RendezvousAddress& address, const Member& m
 // Returns the connection of a rank above 0 to rank 0. Connects again and again until the deadline.
 Peer find_rank_0(const RendezvousAddress& address, const Member& member, Deadline deadline);
 
-enum class FrameKind : std::uint32_t { data = 1, last_words = 2 };
+enum class FrameKind : std::uint32_t { data = 1, last_words = 2, ask = 3, alive = 4 };
 
 struct Frame {
   FrameKind kind = FrameKind::data;
@@ -73,9 +73,6 @@ struct Frame {
 bool send_frame(const Socket& connection, FrameKind kind, std::string_view bytes);
 // Returns nothing if the connection is closed, carries no frame, or is silent until the deadline.
 std::optional<Frame> receive_frame(const Socket& connection, Deadline deadline = Deadline::max());
-// Returns the kind of the next frame without taking it, or nothing if the connection is closed. Waits for no more than the
-// frame's header.
-std::optional<FrameKind> next_kind(const Socket& connection);
 // Waits for at most a second until the other side has read all and closed: close() drops words that are still on their way.
 void drain(const Socket& connection);
 

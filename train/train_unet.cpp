@@ -151,6 +151,10 @@ void add_ranks(CLI::App& app, TrainingOptions& o, RanksOptions& ranks) {
       ->check(io::words({"fp32", "bf16"}));
   io::add_choice<bool>(app, "--collectives", ranks.collectives_on_host, {{"nccl", false}, {"host", true}},
                        "nccl; host: over TCP, slow, for tests and for ranks that share a GPU (emulator: always)");
+  app.add_option("--rank-timeout", ranks.rank_timeout_s,
+                 "seconds without a step, checkpoints and samples apart, after which the ranks end")
+      ->capture_default_str()
+      ->check(io::limits("(0, )"));
   app.add_option("--start-timeout", ranks.start_timeout_s, "seconds to wait until all ranks are there")
       ->capture_default_str()
       ->check(io::limits("(0, )"));

@@ -102,6 +102,7 @@ class Training {
       done_ = number;
       if (logs) report(last);
       if (!pauses) continue;
+      const Ranks::Pause pause(ranks_);
       const auto paused = Clock::now();
       if (due(number, options_.held_out_every) || number == last) look_at_held_out(number);
       if (due(number, options_.checkpoint_every) || number == last) save(number);
@@ -111,6 +112,7 @@ class Training {
     }
     while (const auto results = step_->collect()) take(*results);
     if (stops() && done_ < last) {
+      const Ranks::Pause pause(ranks_);
       save(done_);
       ranks_.print("interrupted after step {}: go on with --resume --out {}\n", done_, options_.out.string());
       return false;

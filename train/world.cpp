@@ -155,6 +155,8 @@ std::string find_token(const Environment& environment, const RankNumbers& number
 
 World::World(const Environment& environment, const std::string& flags_digest, double start_timeout_s)
     : numbers_(find_rank(environment)), hosts_(static_cast<std::size_t>(numbers_.size)) {
+  shared_->signs.resize(hosts_.size());
+  shared_->data.resize(hosts_.size());
   hosts_[static_cast<std::size_t>(rank())] = host_name();
   if (size() == 1) return;
   const Member member{find_token(environment, numbers_, flags_digest), rank(), size(), host_name()};
@@ -188,7 +190,7 @@ World::World(const Environment& environment, const std::string& flags_digest, do
 
 void World::tell_all(std::string_view message) noexcept {
   // A collective that sends for longer waits for a rank that does not read: words would never arrive.
-  const std::unique_lock lock(locks_->sends, std::chrono::seconds(1));
+  const std::unique_lock lock(shared_->sends, std::chrono::seconds(1));
   if (!lock) return;
   for (Peer& peer : peers_) {
     if (peer.connection) send_frame(peer.connection, FrameKind::last_words, message);
@@ -207,15 +209,54 @@ void World::send_last_words(std::string_view words) noexcept {
 }
 
 void World::end(int ended, const std::string& words, bool last_words) {
-  if (rank() == 0) tell_all(fmt::format("{} {}", ended, words));
-  throw RankEnded(ended, fmt::format("rank {} (host {}) ended: {}", ended, host(ended), words), last_words);
+  // The others close their connections as soon as they are told: a second thread that sees this says the same as the first.
+  const std::lock_guard lock(shared_->end_mutex);
+  if (!shared_->ended) {
+    shared_->ended.emplace(ended, fmt::format("rank {} (host {}) ended: {}", ended, host(ended), words), last_words);
+    if (rank() == 0) tell_all(fmt::format("{} {}", ended, words));
+  }
+  throw RankEnded(*shared_->ended);
 }
 
-// Takes a rank's next frame, which is data.
-Frame World::take(int from) {
-  std::optional<Frame> frame = receive_frame(peers_[static_cast<std::size_t>(from)].connection);
+// Sends a sign unless it would wait for a rank that does not read: the side that asks does so again.
+void World::send_sign(const Socket& connection, FrameKind kind, std::string_view text) {
+  const std::unique_lock lock(shared_->sends, std::chrono::milliseconds(100));
+  pollfd target{.fd = connection.fd(), .events = POLLOUT, .revents = 0};
+  if (lock && poll(&target, 1, 0) > 0) send_frame(connection, kind, text);
+}
+
+void World::ask() {
+  for (const Peer& peer : peers_) {
+    if (peer.connection) send_sign(peer.connection, FrameKind::ask, {});
+  }
+}
+
+void World::set_step(std::int64_t step) { shared_->step = step; }
+
+std::vector<Sign> World::signs() const {
+  const std::lock_guard lock(shared_->signs_mutex);
+  return shared_->signs;
+}
+
+// Reads a rank's next frame: keeps data for take(), answers and notes signs of life, throws RankEnded at last words.
+void World::read(int from) {
+  const Socket& connection = peers_[static_cast<std::size_t>(from)].connection;
+  std::optional<Frame> frame = receive_frame(connection);
   if (!frame) end(from, "its connection closed", false);
-  if (frame->kind == FrameKind::data) return std::move(*frame);
+  if (frame->kind == FrameKind::data) {
+    shared_->data[static_cast<std::size_t>(from)].push_back(std::move(frame->bytes));
+    return;
+  }
+  if (frame->kind == FrameKind::ask) {
+    send_sign(connection, FrameKind::alive, std::to_string(shared_->step));
+    return;
+  }
+  if (frame->kind == FrameKind::alive) {
+    const std::lock_guard lock(shared_->signs_mutex);
+    shared_->signs[static_cast<std::size_t>(from)] = {.at = std::chrono::steady_clock::now(),
+                                                      .step = std::strtoll(frame->bytes.c_str(), nullptr, 10)};
+    return;
+  }
   int ended = from;
   const char* text = frame->bytes.data();
   const auto [number_end, error] = std::from_chars(text, text + frame->bytes.size(), ended);
@@ -223,50 +264,55 @@ Frame World::take(int from) {
   end(valid ? ended : from, valid ? number_end + 1 : text, true);
 }
 
+// Takes a rank's next data.
+std::string World::take(int from) {
+  std::deque<std::string>& data = shared_->data[static_cast<std::size_t>(from)];
+  while (data.empty()) read(from);
+  std::string bytes = std::move(data.front());
+  data.pop_front();
+  return bytes;
+}
+
 void World::check() {
-  const std::unique_lock lock(locks_->collective, std::try_to_lock);
+  const std::unique_lock lock(shared_->collective, std::try_to_lock);
   if (!lock) return;
   for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
     pollfd source{.fd = peers_[r].connection.fd(), .events = POLLIN, .revents = 0};
-    if (!peers_[r].connection || poll(&source, 1, 0) <= 0) continue;
-    if (next_kind(peers_[r].connection) != FrameKind::data) take(r);
+    if (peers_[r].connection && poll(&source, 1, 0) > 0) read(r);
   }
 }
 
 // Returns the bytes of all ranks on rank 0.
 World::Texts World::gather(std::string bytes) {
-  std::vector<std::optional<std::string>> gathered(static_cast<std::size_t>(size()));
-  gathered[0] = std::move(bytes);
-  for (int missing = size() - 1; missing > 0;) {
-    std::vector<pollfd> sources;
-    for (const Peer& peer : peers_) sources.push_back({.fd = peer.connection.fd(), .events = POLLIN, .revents = 0});
+  std::vector<pollfd> sources;
+  for (const Peer& peer : peers_) sources.push_back({.fd = peer.connection.fd(), .events = POLLIN, .revents = 0});
+  const auto missing = [&] {
+    return std::any_of(shared_->data.begin() + 1, shared_->data.end(), [](const auto& data) { return data.empty(); });
+  };
+  while (missing()) {
     poll(sources.data(), sources.size(), -1);
     for (int r = 1; r < size(); ++r) {
-      if (sources[r].revents == 0) continue;
-      std::string taken = take(r).bytes;  // a rank that sent its bytes before can only have ended
-      LADDER_CHECK(!gathered[r], fmt::format("rank {} sent twice", r));
-      gathered[r] = std::move(taken);
-      --missing;
+      if (sources[r].revents != 0) read(r);  // a rank whose bytes are here sends signs or has ended
     }
   }
-  Texts all;
-  for (std::optional<std::string>& one : gathered) all.push_back(std::move(*one));
+  Texts all{std::move(bytes)};
+  for (int r = 1; r < size(); ++r) all.push_back(take(r));
   return all;
 }
 
 // Returns the `num_results` texts that rank 0 makes of all ranks' bytes.
 World::Texts World::collect(std::string bytes, std::size_t num_results, const std::function<Texts(Texts)>& combine) {
   if (size() == 1) return combine({std::move(bytes)});
-  const std::lock_guard lock(locks_->collective);
+  const std::lock_guard lock(shared_->collective);
   const auto send = [&](const Peer& peer, const Texts& texts) {
-    const std::lock_guard sends(locks_->sends);
+    const std::lock_guard sends(shared_->sends);
     return std::ranges::all_of(
         texts, [&](const std::string& text) { return send_frame(peer.connection, FrameKind::data, text); });
   };
   if (rank() > 0) {
     if (!send(peers_[0], {std::move(bytes)})) take(0);  // rank 0's words, if it sent any
     Texts results(num_results);
-    for (std::string& one : results) one = take(0).bytes;
+    for (std::string& one : results) one = take(0);
     return results;
   }
   Texts results = combine(gather(std::move(bytes)));

@@ -1,6 +1,10 @@
 // Processes of one training: their number, this one's rank, and small messages among them over TCP through rank 0.
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -45,6 +49,12 @@ struct RankEnded : Failure {
   bool last_words;  // the rank said why; else its connection closed
 };
 
+// A rank's sign of life.
+struct Sign {
+  std::chrono::steady_clock::time_point at;
+  std::optional<std::int64_t> step;  // 0: outside of steps
+};
+
 class World {
  public:
   World() = default;  // of one
@@ -62,30 +72,47 @@ class World {
   std::vector<std::string> exchange(std::string_view bytes);
   // Returns rank 0's combination of the bytes of all ranks; collective. Throws RankEnded.
   std::string reduce(std::string bytes, const Combine& combine);
-  // Throws RankEnded if a rank has ended or sent last words; never waits, and leaves it to a collective that is under way.
+  // Throws RankEnded if a rank has ended or sent last words; leaves it to a collective that is under way.
   // Rank 0 passes this on to the others.
   void check();
+  // Asks the ranks that this one is connected to (rank 0: all) for a sign of life, which check() and collectives answer and
+  // take. Never waits for one.
+  void ask();
+  // The step that this rank is at, for its answers; 0: outside of steps.
+  void set_step(std::int64_t step);
+  // Latest answers by rank; the entry of a rank that gave none has no step.
+  std::vector<Sign> signs() const;
+  // Throws RankEnded of `rank`, which takes no part any more. Rank 0 passes this on to the others.
+  [[noreturn]] void end(int rank, const std::string& words, bool last_words);
+
   // Tells the others why this rank ends. Nothing may be exchanged after it.
   void send_last_words(std::string_view words) noexcept;
 
  private:
   using Texts = std::vector<std::string>;
 
-  struct Locks {
-    std::mutex collective;   // held for the whole of one
-    std::timed_mutex sends;  // held while frames are sent: a frame ends before the next begins
+  struct Shared {                               // among threads
+    std::mutex collective;                      // held for the whole of one
+    std::vector<std::deque<std::string>> data;  // by rank: frames read ahead of take(), by whoever holds `collective`
+    std::timed_mutex sends;                     // held while frames are sent: a frame ends before the next begins
+    std::mutex end_mutex;
+    std::optional<RankEnded> ended;  // the first that this rank has seen
+    std::atomic<std::int64_t> step = 0;
+    std::mutex signs_mutex;
+    std::vector<Sign> signs;  // by rank
   };
 
   Texts collect(std::string bytes, std::size_t num_results, const std::function<Texts(Texts)>& combine);
   Texts gather(std::string bytes);
-  Frame take(int from);
-  [[noreturn]] void end(int rank, const std::string& words, bool last_words);
+  std::string take(int from);
+  void read(int from);
+  void send_sign(const Socket& connection, FrameKind kind, std::string_view text);
   void tell_all(std::string_view message) noexcept;
 
   RankNumbers numbers_;
   std::vector<std::string> hosts_{"this host"};
   std::vector<Peer> peers_;  // rank 0: by rank; others: rank 0 alone
-  std::unique_ptr<Locks> locks_ = std::make_unique<Locks>();
+  std::unique_ptr<Shared> shared_ = std::make_unique<Shared>();
 };
 
 // Facts that must agree over ranks before a kernel runs, except host and GPU, whose pair must not.

@@ -19,7 +19,8 @@ using ladder::test::has;
 using ladder::test::Scratch;
 using Body = std::function<int(Ranks&)>;
 
-constexpr double kAtOnce = 5;  // seconds within which all ranks end
+constexpr double kAtOnce = 5;   // seconds within which all ranks end
+constexpr double kTimeout = 1;  // --rank-timeout
 
 struct Ending {
   int status = 0;  // 128 and a signal's number, if that ended the process
@@ -46,11 +47,12 @@ std::vector<Ending> run_program(int size, const Body& body,
       Variables variables = rank_variables(rank, size, port);
       variables.insert(more.begin(), more.end());
       _exit(program_status("train_unet", [&] {
-        return run_ranks("train_unet", environment_of(variables), {.start_timeout_s = 5}, "flags", [&](Ranks& ranks) {
-          ranks.exchange(std::string("met"));
-          ladder::test::put(file(rank, "met"), "");
-          return body(ranks);
-        });
+        return run_ranks("train_unet", environment_of(variables), {.start_timeout_s = 5, .rank_timeout_s = kTimeout},
+                         "flags", [&](Ranks& ranks) {
+                           ranks.exchange(std::string("met"));
+                           ladder::test::put(file(rank, "met"), "");
+                           return body(ranks);
+                         });
       }));
     }
     pids.push_back(pid);
@@ -129,6 +131,75 @@ TEST(RankProgram, AKilledRankEndsAll) {
     EXPECT_LT(seconds_since(start), kAtOnce);
     for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(endings[rank].status, rank == killed ? 128 + SIGKILL : 1);
     expect_words(endings, killed == 0 ? 1 : 0, fmt::format("train_unet: rank {} (host ", killed));
+  }
+}
+
+// Steps of all ranks, in the order of a training: a collective each.
+int train(Ranks& ranks, const std::function<void(std::int64_t step)>& before = {}) {
+  for (std::int64_t step = 1; step < 1000; ++step) {
+    ranks.set_step(step);
+    if (before) before(step);
+    ranks.exchange(std::string("gradient"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return 0;
+}
+
+TEST(RankProgram, ARankThatIsStoppedEndsTheOthers) {
+  for (int stopped : {0, 2}) {
+    std::chrono::steady_clock::time_point start;
+    const std::vector<Ending> endings = run_program(
+        3, [](Ranks& ranks) { return train(ranks); },
+        [&](const std::vector<pid_t>& pids) {
+          start = std::chrono::steady_clock::now();
+          kill(pids[stopped], SIGSTOP);
+          for (int rank = 0; rank < 3; ++rank) {
+            siginfo_t ended{};
+            if (rank != stopped) waitid(P_PID, static_cast<id_t>(pids[rank]), &ended, WEXITED | WNOWAIT);
+          }
+          EXPECT_LT(seconds_since(start), kTimeout + 12 + kAtOnce);
+          kill(pids[stopped], SIGKILL);
+        });
+    expect_words(endings, stopped == 0 ? 1 : 0, fmt::format("train_unet: rank {} (host ", stopped));
+    EXPECT_TRUE(has(endings[stopped == 0 ? 1 : 0].words, "ended: no step for 1 s (step "));
+  }
+}
+
+TEST(RankProgram, ARankThatIsBehindIsNamed) {
+  for (int late : {0, 1}) {
+    const std::vector<Ending> endings = run_program(3, [=](Ranks& ranks) {
+      return train(ranks, [&](std::int64_t step) {
+        if (ranks.rank() != late) ranks.set_step(step + 1);  // submitted ahead
+        if (ranks.rank() == late && step == 3) wait_for_ever();
+      });
+    });
+    for (const Ending& ending : endings) EXPECT_EQ(ending.status, 1);
+    expect_words(endings, 0, late == 0 ? "train_unet: no step for 1 s" : "train_unet: rank 1 (host ");
+  }
+}
+
+TEST(RankProgram, AStepThatNoRankEndsIsSaid) {
+  const std::vector<Ending> endings = run_program(2, [](Ranks& ranks) {
+    return train(ranks, [](std::int64_t step) {
+      if (step == 3) wait_for_ever();
+    });
+  });
+  for (const Ending& ending : endings) EXPECT_EQ(ending.status, 1);
+  expect_words(endings, 0, "train_unet: no rank has made a step for 1 s");
+}
+
+TEST(RankProgram, APauseMayLast) {
+  for (int slow : {0, 1}) {
+    const std::vector<Ending> endings = run_program(2, [=](Ranks& ranks) {
+      for (std::int64_t step = 1; step < 4; ++step) {
+        ranks.set_step(step);
+        ranks.exchange(std::string("gradient"));
+        const Ranks::Pause pause(ranks);
+        if (ranks.rank() == slow && step == 2) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+      }
+      return 0;
+    });
+    for (const Ending& ending : endings) EXPECT_EQ(ending.status, 0) << ending.words;
   }
 }
 

@@ -48,7 +48,7 @@ inline Socket loopback_socket(int port, bool listens) {
 
 // Returns the first of 17 ports that nothing listens on, below those that connections get.
 inline int free_ports() {
-  static int next = 12000 + getpid() % 900 * 20;
+  static int next = 12000 + getpid() % 56 * 340;  // another process of tests begins 20 worlds further
   for (;; next = next < 31000 ? next + 17 : 12000) {
     bool free = true;
     for (int port = next; port < next + 17 && free; ++port) free = static_cast<bool>(loopback_socket(port, true));
@@ -76,10 +76,13 @@ inline std::string exchange_for_ever(World& world) {
   for (;;) world.exchange("again");
 }
 
+// Token of this process's worlds: another process of tests may use the same ports at the same time.
+inline const std::string kRun = fmt::format("test {}", getpid());
+
 // Variables of a rank of a world on this host whose ports are port + 1 to port + 16.
 inline Variables rank_variables(int rank, int size, int port) {
   return {{"RANK", std::to_string(rank)}, {"WORLD_SIZE", std::to_string(size)},  {"LOCAL_RANK", std::to_string(rank)},
-          {"MASTER_ADDR", "127.0.0.1"},   {"MASTER_PORT", std::to_string(port)}, {"LADDER_RUN", "test"}};
+          {"MASTER_ADDR", "127.0.0.1"},   {"MASTER_PORT", std::to_string(port)}, {"LADDER_RUN", kRun}};
 }
 
 // Processes, each of which says one text: the result of its function, or the error that ended it. Killed at the end.
