@@ -6,6 +6,7 @@
 #include <chrono>
 #include <thread>
 
+#include "core/backend.h"
 #include "core/program.h"
 #include "tests/files.h"
 #include "tests/train/ranks.h"
@@ -89,7 +90,14 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-TEST(RankProgram, AllEndInOrder) {
+class RankProgram : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (backend::kind() == backend::Kind::gpu) GTEST_SKIP() << "ranks are forked, which CUDA does not survive";
+  }
+};
+
+TEST_F(RankProgram, AllEndInOrder) {
   const std::vector<Ending> endings = run_program(3, [](Ranks& ranks) {
     std::this_thread::sleep_for(std::chrono::milliseconds(300 * ranks.rank()));  // at different times
     return 130;
@@ -98,7 +106,7 @@ TEST(RankProgram, AllEndInOrder) {
   expect_words(endings, -1, "");
 }
 
-TEST(RankProgram, AFailureIsSaidOnce) {
+TEST_F(RankProgram, AFailureIsSaidOnce) {
   for (int failing : {0, 1, 2}) {
     const auto start = std::chrono::steady_clock::now();
     const std::vector<Ending> endings = run_program(3, [=](Ranks& ranks) -> int {
@@ -113,13 +121,13 @@ TEST(RankProgram, AFailureIsSaidOnce) {
   }
 }
 
-TEST(RankProgram, OneUsageErrorOfAllIsSaidOnce) {
+TEST_F(RankProgram, OneUsageErrorOfAllIsSaidOnce) {
   const std::vector<Ending> endings = run_program(3, [](Ranks&) -> int { throw UsageError("--batch 30 of 4 ranks"); });
   for (const Ending& ending : endings) EXPECT_EQ(ending.status, 2);
   expect_words(endings, 0, "train_unet: --batch 30 of 4 ranks");
 }
 
-TEST(RankProgram, AKilledRankEndsAll) {
+TEST_F(RankProgram, AKilledRankEndsAll) {
   for (int killed : {0, 1, 2}) {
     std::chrono::steady_clock::time_point start;
     const std::vector<Ending> endings = run_program(
@@ -145,7 +153,7 @@ int train(Ranks& ranks, const std::function<void(std::int64_t step)>& before = {
   return 0;
 }
 
-TEST(RankProgram, ARankThatIsStoppedEndsTheOthers) {
+TEST_F(RankProgram, ARankThatIsStoppedEndsTheOthers) {
   for (int stopped : {0, 2}) {
     std::chrono::steady_clock::time_point start;
     const std::vector<Ending> endings = run_program(
@@ -165,7 +173,7 @@ TEST(RankProgram, ARankThatIsStoppedEndsTheOthers) {
   }
 }
 
-TEST(RankProgram, ARankThatIsBehindIsNamed) {
+TEST_F(RankProgram, ARankThatIsBehindIsNamed) {
   for (int late : {0, 1}) {
     const std::vector<Ending> endings = run_program(3, [=](Ranks& ranks) {
       return train(ranks, [&](std::int64_t step) {
@@ -178,7 +186,7 @@ TEST(RankProgram, ARankThatIsBehindIsNamed) {
   }
 }
 
-TEST(RankProgram, AStepThatNoRankEndsIsSaid) {
+TEST_F(RankProgram, AStepThatNoRankEndsIsSaid) {
   const std::vector<Ending> endings = run_program(2, [](Ranks& ranks) {
     return train(ranks, [](std::int64_t step) {
       if (step == 3) wait_for_ever();
@@ -188,7 +196,7 @@ TEST(RankProgram, AStepThatNoRankEndsIsSaid) {
   expect_words(endings, 0, "train_unet: no rank has made a step for 1 s");
 }
 
-TEST(RankProgram, APauseMayLast) {
+TEST_F(RankProgram, APauseMayLast) {
   for (int slow : {0, 1}) {
     const std::vector<Ending> endings = run_program(2, [=](Ranks& ranks) {
       for (std::int64_t step = 1; step < 4; ++step) {
@@ -203,7 +211,7 @@ TEST(RankProgram, APauseMayLast) {
   }
 }
 
-TEST(RankProgram, EndsWithTheProgramThatStartedIt) {
+TEST_F(RankProgram, EndsWithTheProgramThatStartedIt) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   const auto start = std::chrono::steady_clock::now();
