@@ -10,7 +10,7 @@
 
 #include "bench/roofline.h"
 #include "core/backend.h"
-#include "core/dependent_launch.h"
+#include "core/early_tensors.h"
 #include "core/error.h"
 
 namespace ladder {

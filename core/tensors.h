@@ -34,8 +34,6 @@ struct TensorSpec {
   std::int64_t low = 0;
   std::int64_t high = 0;
 
-  bool weights = false;  // an input that a kernel may load early where the caller says so (core/dependent_launch.h)
-
   // Number of terms in the longest sum of an output's element, and the dtype, if any, to which the formula lets these
   // terms be rounded before they are summed (attention's probabilities).
   std::int64_t reduction_length = 1;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "core/early_tensors.h"
+
 namespace ladder {
 
 std::vector<std::vector<const void*>> early_weights(const Tape& tape, const std::vector<void*>& addresses) {
@@ -24,7 +26,7 @@ std::vector<std::vector<const void*>> early_weights(const Tape& tape, const std:
       const auto overlaps = [&](const Written& other) { return other.begin < end && begin < other.end; };
       if (spec.is_written()) {
         written.push_back({begin, end});
-      } else if (spec.weights && i >= kFirst && std::ranges::none_of(written, overlaps)) {
+      } else if (is_weights(spec) && i >= kFirst && std::ranges::none_of(written, overlaps)) {
         early[i].push_back(begin);
       }
     }

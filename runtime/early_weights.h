@@ -1,4 +1,4 @@
-// Weights that the kernels of a tape may load before the kernel in front has ended (core/dependent_launch.h).
+// Weights that the kernels of a tape may load before the kernel in front has ended (core/early_tensors.h).
 #pragma once
 
 #include <vector>

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/backend.h"
-#include "core/dependent_launch.h"
+#include "core/early_tensors.h"
 #include "core/error.h"
 #include "core/graph.h"
 #include "runtime/arena.h"

@@ -9,7 +9,7 @@
 
 #include "core/backend.h"
 #include "core/check/check.h"
-#include "core/dependent_launch.h"
+#include "core/early_tensors.h"
 #include "core/error.h"
 #include "core/graph.h"
 #include "tests/kernel/bound_twice.h"

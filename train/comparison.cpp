@@ -16,6 +16,7 @@
 
 #include "core/backend.h"
 #include "core/dependent_launch.h"
+#include "core/early_tensors.h"
 #include "core/error.h"
 #include "io/aside_file.h"
 #include "train/step_bench.h"

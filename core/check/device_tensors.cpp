@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/backend.h"
+#include "core/early_tensors.h"
 #include "core/parallel.h"
 #include "core/read_only.h"
 
@@ -266,7 +267,7 @@ Pointers DeviceTensors::pointers() const { return {impl_->specs, impl_->pointers
 std::vector<const void*> DeviceTensors::weights() const {
   std::vector<const void*> addresses;
   for (std::size_t i = 0; i < impl_->specs.size(); ++i) {
-    if (impl_->specs[i].weights) addresses.push_back(impl_->pointers[i]);
+    if (is_weights(impl_->specs[i])) addresses.push_back(impl_->pointers[i]);
   }
   return addresses;
 }

@@ -40,7 +40,7 @@ class DeviceTensors {
 
   void* const* data() const;  // in the order of Case::tensors
   Pointers pointers() const;
-  std::vector<const void*> weights() const;  // those of TensorSpec::weights
+  std::vector<const void*> weights() const;  // those of is_weights()
   void* workspace() const;
   std::uint64_t workspace_digest() const;  // FNV-1a of its bytes
 

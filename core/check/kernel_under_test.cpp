@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "core/backend.h"
-#include "core/dependent_launch.h"
+#include "core/early_tensors.h"
 #include "core/error.h"
 #include "core/graph.h"
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "core/dependent_launch.h"
+#include "core/early_tensors.h"
 #include "core/error.h"
 #include "core/simt/block.h"
 #include "core/simt/cluster.h"

@@ -20,7 +20,7 @@ struct TensorMap {
   unsigned rank = 0;
   std::uint64_t dims[kMaxDims] = {};
   std::uint32_t box[kMaxDims] = {};
-  bool loads_early = false;  // may be loaded before griddepcontrol.wait (core/dependent_launch.h)
+  bool loads_early = false;  // may be loaded before griddepcontrol.wait (core/early_tensors.h)
 
   std::uint32_t box_bytes() const {
     std::uint32_t bytes = element_bytes;

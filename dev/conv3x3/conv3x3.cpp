@@ -85,12 +85,7 @@ TensorSpec image(const char* name, Role role, const Problem& p, Dtype dtype, int
 }
 
 TensorSpec weights(const char* name, Role role, const Problem& p, Dtype dtype) {
-  return {.name = name,
-          .role = role,
-          .dtype = dtype,
-          .shape = {p.k, 3, 3, p.c},
-          .layout = "krsc",
-          .weights = role == Role::input};
+  return {.name = name, .role = role, .dtype = dtype, .shape = {p.k, 3, 3, p.c}, .layout = "krsc"};
 }
 
 TensorSpec per_channel(const char* name, Role role, const Problem& p) {

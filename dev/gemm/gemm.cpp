@@ -111,7 +111,6 @@ std::vector<TensorSpec> Fprop::tensors(const Problem& p) {
   add_in_parts(specs, "x", "x_rest", matrix("x", Role::input, p, p.dtype, "mk"), p.split);
   specs.push_back(matrix("w", Role::input, p, p.dtype, "nk"));
   specs.back().stddev = unit_variance(p.k);
-  specs.back().weights = true;
   if (p.bias) specs.push_back(per_feature("bias", Role::input, p));
   if (p.residual) specs.push_back(matrix("r", Role::input, p, storage_dtype(p.dtype), "mn"));
   specs.push_back(matrix("y", Role::output, p, storage_dtype(p.dtype), "mn"));
@@ -135,7 +134,6 @@ std::vector<TensorSpec> Dgrad::tensors(const Problem& p) {
   std::vector<TensorSpec> specs = {matrix("dy", Role::input, p, p.dtype, "mn"),
                                    matrix("w", Role::input, p, p.dtype, "nk")};
   specs[1].stddev = unit_variance(p.n);
-  specs[1].weights = true;
   if (p.accumulate) specs.push_back(matrix("r", Role::input, p, storage_dtype(p.dtype), "mk"));
   TensorSpec dx = matrix("dx", Role::output, p, storage_dtype(p.dtype), "mk");
   dx.reduction_length = std::int64_t{p.n} + (p.accumulate ? 1 : 0);

@@ -5,8 +5,8 @@
 // - A thread touches no global memory before ptx::grid_dependency_wait(): no load, no store, no atomic, no cp.async, no TMA. A
 //   thread that touches none need not wait, but some thread of the grid does. Before the wait: index arithmetic, mbarriers,
 //   cluster barriers, clearing shared memory, setmaxnreg, ptx::tma_prefetch() of a map that is a kernel parameter, and TMA
-//   loads of weights (TensorSpec::weights) of which loads_early() said, when the kernel was bound, that no grid in flight
-//   writes them (core/dependent_launch.h): it is a parameter of the kernel.
+//   loads of weights of which loads_early() said, when the kernel was bound, that no grid in flight
+//   writes them (core/early_tensors.h): it is a parameter of the kernel.
 // - Each block says ptx::grid_dependency_launch() after its wait, where its last loads have been issued: the next grid's
 //   blocks take the room that is left on the SMs, and wait there. A grid that takes ready flags may say so earlier (below).
 // On devices before sm_90 nothing overlaps, and both are empty.

@@ -1,4 +1,4 @@
-#include "core/dependent_launch.h"
+#include "core/early_tensors.h"
 #include "dev/ptx/grid_dependency.h"
 #include "dev/ptx/tma.h"
 #include "tests/faults/faults.h"

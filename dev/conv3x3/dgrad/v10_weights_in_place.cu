@@ -7,6 +7,7 @@
 //         through each tile's end.
 // Needs:  sm_90a; c and k multiples of 16 bytes (the TMA's strides); bf16 or fp16, as wgmma takes no other MN-major.
 
+#include "core/early_tensors.h"
 #include "dev/conv3x3/wgmma_halo.h"
 #include "dev/ptx/grid_dependency.h"
 #include "dev/ptx/setmaxnreg.h"

@@ -9,6 +9,7 @@
 // Needs:  sm_90a; k at most 128, c and k multiples of 8 (the TMA's strides, whole runs of 16 bytes); bf16 or fp16, as wgmma
 //         takes no other MN-major.
 
+#include "core/early_tensors.h"
 #include "dev/conv3x3/pixel_columns.h"
 
 namespace ladder::conv3x3 {

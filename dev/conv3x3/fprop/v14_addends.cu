@@ -8,6 +8,7 @@
 // Needs:  sm_90a; c and k multiples of 8 (the TMA's strides, whole runs of 16 bytes); the embedding's rows and first column
 //         even; an fp32 bias; bf16 or fp16.
 
+#include "core/early_tensors.h"
 #include "dev/common/vectors.h"
 #include "dev/conv3x3/addends.h"
 #include "dev/conv3x3/wgmma_halo.h"

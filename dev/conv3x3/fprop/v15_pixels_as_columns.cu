@@ -9,6 +9,7 @@
 // Needs:  sm_90a; c at most 128, c and k multiples of 8 (the TMA's strides, whole runs of 16 bytes); an fp32 bias; bf16 or
 //         fp16.
 
+#include "core/early_tensors.h"
 #include "dev/conv3x3/pixel_columns.h"
 
 namespace ladder::conv3x3 {

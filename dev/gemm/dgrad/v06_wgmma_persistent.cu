@@ -6,6 +6,7 @@
 //         and 8x8 the first load and the last store.
 // Needs:  sm_90a; n and k multiples of 8 (the TMA's strides are multiples of 16 bytes); bf16 or fp16.
 
+#include "core/early_tensors.h"
 #include "dev/gemm/concat_operand.h"
 #include "dev/gemm/tma_rows.h"
 #include "dev/gemm/wgmma_persistent.h"

@@ -8,6 +8,7 @@
 // Needs:  sm_90a; k a multiple of 8 (the TMA's strides are multiples of 16 bytes); bf16 or fp16. Of x in two parts, a
 //         multiple of 64 columns in the first.
 
+#include "core/early_tensors.h"
 #include "dev/gemm/tma_rows.h"
 #include "dev/gemm/wgmma_persistent.h"
 

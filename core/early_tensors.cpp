@@ -1,6 +1,7 @@
-#include "core/dependent_launch.h"
+#include "core/early_tensors.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 namespace ladder {
@@ -17,5 +18,7 @@ EarlyTensors::~EarlyTensors() { declared = std::move(before_); }
 bool loads_early(const void* tensor) { return allowed && std::ranges::find(declared, tensor) != declared.end(); }
 
 void load_early(bool on) { allowed = on; }
+
+bool is_weights(const TensorSpec& spec) { return spec.role == Role::input && spec.name == "w"; }
 
 }  // namespace ladder
