@@ -58,7 +58,8 @@ Json json_of(const StepTimes::Timed& timed) {
 int explain(const TrainingConfig& config, const TrainingOptions& options) {
   TrainingOptions unlaunched = options;
   unlaunched.graph = false;
-  StepBench bench(config, unlaunched);
+  Ranks one;
+  StepBench bench(config, unlaunched, one);
   const std::unique_ptr<Step> step = bench.step(bench.promotions());
   for (const Program* program : step->programs()) explain(*program);
   return 0;
@@ -69,7 +70,8 @@ int budget(const TrainingConfig& config, const TrainingOptions& options, const s
   constexpr int kWarmUp = 20;
   constexpr int kSteps = 200;
   constexpr int kRepeats = 50;
-  StepBench bench(config, options);
+  Ranks one;
+  StepBench bench(config, options, one);
   const std::unique_ptr<Step> step = bench.step(bench.promotions());
   const double seconds = bench.seconds_a_step(*step, kWarmUp, kSteps);
   const StepTimes times = time_step(*step, kRepeats);

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <deque>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -20,6 +22,7 @@
 #include "core/error.h"
 #include "io/aside_file.h"
 #include "train/step_bench.h"
+#include "train/sum_bench.h"
 
 namespace ladder::train {
 namespace {
@@ -28,16 +31,56 @@ using Json = nlohmann::json;
 
 constexpr const char* kFlag = "--compare";
 constexpr std::string_view kPromoted = "promoted";
+constexpr int kMostBuckets = 64;
 
-struct Switch {
-  std::string_view name;  // a key with the values "on" and "off"
-  bool Side::*member;
+// A key that changes something else than versions.
+struct Setting {
+  std::string_view name;
+  std::string_view words;                           // its values, for messages
+  bool (*set)(Side& side, std::string_view value);  // returns false if it is none of them
+  bool of_ranks = false;
 };
-constexpr std::array kSwitches = {
-    Switch{"overlap", &Side::overlap},
-    Switch{"early", &Side::early},
-    Switch{"branches", &Side::branches},
-    Switch{"batches", &Side::batches},
+
+// Sets `member` to `first` or `second` if `value` is the word of it.
+template <class T, class Member>
+bool choose(Member& member, std::string_view value, std::pair<std::string_view, T> first,
+            std::pair<std::string_view, T> second) {
+  if (value != first.first && value != second.first) return false;
+  member = value == first.first ? first.second : second.second;
+  return true;
+}
+
+template <bool Side::*kMember>
+bool set_switch(Side& side, std::string_view value) {
+  return choose<bool>(side.*kMember, value, {"on", true}, {"off", false});
+}
+
+bool set_ranks(Side& side, std::string_view value) {
+  return choose<bool>(side.alone, value, {"all", false}, {"alone", true});
+}
+bool set_sums(Side& side, std::string_view value) {
+  return choose<bool>(side.sums_beside, value, {"beside", true}, {"after", false});
+}
+bool set_reduce(Side& side, std::string_view value) {
+  return choose<Dtype>(side.reduce, value, {"fp32", Dtype::f32}, {"bf16", Dtype::bf16});
+}
+bool set_buckets(Side& side, std::string_view value) {
+  int buckets = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), buckets);
+  if (error != std::errc() || end != value.data() + value.size() || buckets < 1 || buckets > kMostBuckets) return false;
+  side.buckets = buckets;
+  return true;
+}
+
+constexpr std::array kSettings = {
+    Setting{"overlap", "on or off", set_switch<&Side::overlap>},
+    Setting{"early", "on or off", set_switch<&Side::early>},
+    Setting{"branches", "on or off", set_switch<&Side::branches>},
+    Setting{"batches", "on or off", set_switch<&Side::batches>},
+    Setting{"ranks", "all or alone", set_ranks, true},
+    Setting{"sums", "beside or after", set_sums, true},
+    Setting{"reduce", "fp32 or bf16", set_reduce, true},
+    Setting{"buckets", "a number from 1 to 64", set_buckets, true},
 };
 
 struct Key {
@@ -63,6 +106,13 @@ std::vector<Key> keys_of(std::string_view text) {
     if (length == left.size()) return keys;
     left.remove_prefix(length + 1);
   }
+}
+
+bool asks_for_ranks(std::string_view text) {
+  return std::ranges::any_of(keys_of(text), [](const Key& key) {
+    const auto* s = std::ranges::find(kSettings, key.name, &Setting::name);
+    return s != kSettings.end() && s->of_ranks;
+  });
 }
 
 // A side with its step and the promotions, including the versions that the side asks for.
@@ -119,27 +169,29 @@ Json versions_of(const Step& step, const std::set<const Pass*>& passes) {
   return versions;
 }
 
-// Replays the sides in turn, forth and back (A B B A), and appends two times per round to each side's `seconds`.
-void replay(std::deque<Built>& sides, int rounds, Stream stream) {
+// Replays the sides in turn, forth and back (A B B A), and appends two times per round to each side's `seconds`. Ranks
+// begin each replay together.
+void replay(std::deque<Built>& sides, int rounds, Stream stream, Barrier* barrier) {
   std::vector<Built*> order;
   order.reserve(2 * sides.size());
   for (Built& side : sides) order.push_back(&side);
   for (auto side = sides.rbegin(); side != sides.rend(); ++side) order.push_back(&*side);
-  std::vector<std::unique_ptr<Event>> marks;
-  const auto mark = [&] {
-    marks.push_back(std::make_unique<Event>());
-    marks.back()->record(stream);
+  struct Interval {
+    Event begin, end;
   };
-  mark();
+  std::deque<Interval> intervals;
   for (int round = 0; round < rounds; ++round) {
     for (const Built* side : order) {
+      if (barrier) barrier->enqueue(stream);
+      Interval& interval = intervals.emplace_back();
+      interval.begin.record(stream);
       side->step->replay(stream);
-      mark();
+      interval.end.record(stream);
     }
   }
-  marks.back()->synchronize();
-  for (std::size_t i = 0; i + 1 < marks.size(); ++i) {
-    order[i % order.size()]->seconds.push_back(marks[i + 1]->seconds_since(*marks[i]));
+  if (!intervals.empty()) intervals.back().end.synchronize();
+  for (std::size_t i = 0; i < intervals.size(); ++i) {
+    order[i % order.size()]->seconds.push_back(intervals[i].end.seconds_since(intervals[i].begin));
   }
 }
 
@@ -147,12 +199,47 @@ double unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// Returns the loss of step `number`, run with a learning rate of 0 so that the weights do not change.
-float loss_of(StepBench& bench, Built& built, int number) {
+// Returns the loss of step `number`, of all ranks, run with a learning rate of 0 so that the weights do not change.
+float loss_of(StepBench& bench, Built& built, int number, Ranks& ranks) {
   bench.submit(*built.step, number, 0.0f);
-  const float loss = built.step->collect()->loss;
+  const std::vector<float> of_ranks = ranks.exchange(std::vector<float>{built.step->collect()->loss});
+  const float loss = std::accumulate(of_ranks.begin(), of_ranks.end(), 0.0f) / static_cast<float>(of_ranks.size());
   if (!std::isfinite(loss)) throw Failure(fmt::format("{}: the loss of {} is {}", kFlag, built.side.name, loss));
   return loss;
+}
+
+StepOptions options_of(const Side& side, StepOptions options) {
+  options.branches = options.branches && side.branches;
+  options.batches = options.batches && side.batches;
+  options.overlap = side.sums_beside.value_or(options.overlap);
+  options.buckets = side.buckets.value_or(options.buckets);
+  options.reduce = side.reduce.value_or(options.reduce);
+  if (side.alone) options.communicator = nullptr;
+  return options;
+}
+
+std::unique_ptr<Step> step_of(StepBench& bench, const Built& built, bool time_sums) {
+  overlap_launches(built.side.overlap);
+  load_early(built.side.early);
+  StepOptions options = options_of(built.side, bench.options());
+  options.time_sums = time_sums;
+  std::unique_ptr<Step> step = bench.step(built.promotions, options);
+  overlap_launches(true);
+  load_early(true);
+  return step;
+}
+
+// Returns the times of all ranks. Sets built.seconds to those of the rank with the greatest sum.
+std::vector<std::vector<double>> take_slowest(Built& built, Ranks& ranks) {
+  std::vector<std::vector<double>> of_ranks;
+  for (const std::string& text : ranks.exchange(Json(built.seconds).dump())) {
+    of_ranks.push_back(Json::parse(text).get<std::vector<double>>());
+  }
+  const auto sum = [](const std::vector<double>& seconds) {
+    return std::accumulate(seconds.begin(), seconds.end(), 0.0);
+  };
+  built.seconds = *std::ranges::max_element(of_ranks, {}, sum);
+  return of_ranks;
 }
 
 }  // namespace
@@ -169,11 +256,8 @@ std::vector<Side> sides_of(std::string_view text) {
       const std::string_view value = key.values[i];
       const std::string word = fmt::format("{}={}", key.name, value);
       sides[i].name += (sides[i].name.empty() ? "" : ",") + word;
-      if (const auto* s = std::ranges::find(kSwitches, key.name, &Switch::name); s != kSwitches.end()) {
-        if (value != "on" && value != "off") {
-          throw error_in(text, fmt::format("{} is on or off, not '{}'", s->name, value));
-        }
-        sides[i].*s->member = value == "on";
+      if (const auto* s = std::ranges::find(kSettings, key.name, &Setting::name); s != kSettings.end()) {
+        if (!s->set(sides[i], value)) throw error_in(text, fmt::format("{} is {}, not '{}'", s->name, s->words, value));
       } else if (value != kPromoted) {
         sides[i].use += (sides[i].use.empty() ? "" : ",") + word;
       }
@@ -183,14 +267,17 @@ std::vector<Side> sides_of(std::string_view text) {
 }
 
 int compare(const TrainingConfig& config, const TrainingOptions& options, const std::string& text, int rounds,
-            const std::filesystem::path& file) {
+            const std::filesystem::path& file, Ranks& ranks) {
   // Train first on a GPU: initial weights are partly zeros, and arithmetic on zeros draws less power. The emulator has
   // no power limit.
   const bool on_gpu = backend::kind() == backend::Kind::gpu;
   const int training_steps = on_gpu ? 100 : 1;
   const int warm_up_rounds = on_gpu ? 10 : 0;
   const std::vector<Side> wanted = sides_of(text);
-  StepBench bench(config, options);
+  const bool several = ranks.size() > 1;
+  if (!several && asks_for_ranks(text))
+    throw error_in(text, "ranks, sums, reduce and buckets are of several ranks: --gpus");
+  StepBench bench(config, options, ranks);
   std::deque<Built> sides;  // a deque, because steps keep references to their promotions
   std::set<const Pass*> passes;
   for (const Side& side : wanted) {
@@ -200,25 +287,24 @@ int compare(const TrainingConfig& config, const TrainingOptions& options, const 
   }
   std::size_t bytes = bench.bytes();
   for (Built& built : sides) {
-    overlap_launches(built.side.overlap);
-    load_early(built.side.early);
-    StepOptions of_step = bench.options();
-    of_step.branches = of_step.branches && built.side.branches;
-    of_step.batches = of_step.batches && built.side.batches;
-    built.step = bench.step(built.promotions, of_step);
+    built.step = step_of(bench, built, false);
     check_used(built);
     bytes += built.step->bytes();
   }
-  overlap_launches(true);
-  load_early(true);
 
-  bench.seconds_a_step(*sides[0].step, 0, training_steps);
-  for (Built& built : sides) built.first_loss = loss_of(bench, built, training_steps + 1);
-  const Stream stream = sides[0].step->stream();
-  replay(sides, warm_up_rounds, stream);
+  std::optional<Barrier> barrier;
+  if (several) barrier.emplace(ranks);
+  const auto replay_sides = [&](int count) {
+    replay(sides, count, sides[0].step->stream(), barrier ? &*barrier : nullptr);
+  };
+  // Ranks that train alone would part.
+  const auto together = std::ranges::find(sides, false, [](const Built& built) { return built.side.alone; });
+  if (together != sides.end()) bench.seconds_a_step(*together->step, 0, training_steps);
+  for (Built& built : sides) built.first_loss = loss_of(bench, built, training_steps + 1, ranks);
+  replay_sides(warm_up_rounds);
   for (Built& built : sides) built.seconds.clear();
   const double began = unix_seconds();
-  replay(sides, rounds, stream);
+  replay_sides(rounds);
   const double ended = unix_seconds();
 
   Json record = record_of(config, "ladder.step-comparison/1");
@@ -226,20 +312,25 @@ int compare(const TrainingConfig& config, const TrainingOptions& options, const 
                  {"emulator", !on_gpu},
                  {"compared", text},
                  {"use", options.use},
+                 {"ranks", ranks.size()},
                  {"rounds", rounds},
                  {"began", began},
                  {"ended", ended},
                  {"device_bytes", bytes},
                  {"sides", Json::array()}});
   for (Built& built : sides) {
-    record["sides"].push_back({{"name", built.side.name},
-                               {"overlap", built.side.overlap},
-                               {"graph_nodes", built.step->num_nodes()},
-                               {"versions", versions_of(*built.step, passes)},
-                               {"losses", {built.first_loss, loss_of(bench, built, training_steps + 1)}},
-                               {"seconds", built.seconds}});
+    Json side = {{"name", built.side.name},
+                 {"overlap", built.side.overlap},
+                 {"graph_nodes", built.step->num_nodes()},
+                 {"versions", versions_of(*built.step, passes)},
+                 {"losses", {built.first_loss, loss_of(bench, built, training_steps + 1, ranks)}}};
+    if (several) side["rank_seconds"] = take_slowest(built, ranks);
+    side["seconds"] = built.seconds;
+    if (several && !built.side.alone)
+      side["sum_times"] = time_sums(*step_of(bench, built, true), ranks, on_gpu ? 20 : 1);
+    record["sides"].push_back(std::move(side));
   }
-  io::write_text(file, record.dump(1) + "\n");
+  if (ranks.leads()) io::write_text(file, record.dump(1) + "\n");
   return 0;
 }
 

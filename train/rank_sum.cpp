@@ -20,7 +20,7 @@ std::vector<nn::GradientRange> gradient_buckets(const nn::Parameters& parameters
 
 RankSum::RankSum(Communicator& communicator, const nn::Parameters& parameters, const RankGradients& gradients,
                  std::vector<nn::GradientRange> buckets, const Program& network, const Program& accumulate,
-                 bool sums_layers)
+                 bool sums_layers, bool timed)
     : communicator_(communicator),
       parameters_(parameters),
       gradients_(gradients),
@@ -44,6 +44,10 @@ RankSum::RankSum(Communicator& communicator, const nn::Parameters& parameters, c
     }
     if (bucket.last_main >= 0) bucket.main_done = std::make_unique<Event>();
     if (bucket.last_side >= 0) bucket.side_done = std::make_unique<Event>();
+    if (timed) {
+      bucket.begin = std::make_unique<Event>();
+      bucket.end = std::make_unique<Event>();
+    }
     buckets_.push_back(std::move(bucket));
   }
   std::ranges::stable_sort(buckets_, {}, [](const Bucket& b) { return std::max(b.last_main, b.last_side); });
@@ -74,19 +78,34 @@ void RankSum::finish(Stream stream) {
 }
 
 void RankSum::enqueue(const Bucket& bucket, Stream stream) {
-  const nn::GradientRange& range = bucket.range;
-  const Dtype dtype = range.end <= parameters_.matrices_end() ? gradients_.stored : Dtype::f32;
+  const auto [first, last] = bucket.range;
+  const auto sum = [&](const Region& region, Dtype dtype, std::size_t offset) {
+    if (bucket.begin) bucket.begin->mark(stream);
+    communicator_.all_reduce(static_cast<std::byte*>(region.base) + offset, static_cast<std::size_t>(last - first),
+                             dtype, stream);
+    if (bucket.end) bucket.end->mark(stream);
+  };
   if (sums_layers_) {
-    sum(gradients_.layers, dtype, parameters_.gradient_offset(range.begin, gradients_.stored), range, stream);
+    sum(gradients_.layers, layer_dtype(bucket), parameters_.gradient_offset(first, gradients_.stored));
   }
   accumulate_.enqueue(bucket.number, stream);
-  if (!sums_layers_) sum(gradients_.batch, Dtype::f32, range.begin * sizeof(float), range, stream);
+  if (!sums_layers_) sum(gradients_.batch, Dtype::f32, first * sizeof(float));
 }
 
-void RankSum::sum(const Region& region, Dtype dtype, std::size_t offset, const nn::GradientRange& range,
-                  Stream stream) {
-  communicator_.all_reduce(static_cast<std::byte*>(region.base) + offset,
-                           static_cast<std::size_t>(range.end - range.begin), dtype, stream);
+Dtype RankSum::layer_dtype(const Bucket& bucket) const {
+  return bucket.range.end <= parameters_.matrices_end() ? gradients_.stored : Dtype::f32;
+}
+
+std::vector<RankSum::Sum> RankSum::sums(const Event& start) const {
+  std::vector<Sum> all;
+  for (const Bucket& bucket : buckets_) {
+    Sum& sum = all.emplace_back(Sum{.count = static_cast<std::size_t>(bucket.range.end - bucket.range.begin)});
+    if (sums_layers_) sum.dtype = layer_dtype(bucket);
+    if (!bucket.begin) continue;
+    sum.begin_s = bucket.begin->seconds_since(start);
+    sum.end_s = bucket.end->seconds_since(start);
+  }
+  return all;
 }
 
 }  // namespace ladder::train

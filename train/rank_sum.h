@@ -27,14 +27,25 @@ class RankSum {
  public:
   // `network` writes gradients.layers; operation i of `accumulate` adds the i-th range of them, divided by ranks and
   // micro-batches, to gradients.batch. Sums gradients.layers before it (one rounding of a matrix's gradient for each
-  // addition) if `sums_layers`, else gradients.batch after it. All arguments taken by reference must outlive this object.
+  // addition) if `sums_layers`, else gradients.batch after it. `timed`: a graph that captures the sums has marks around
+  // each. All arguments taken by reference must outlive this object.
   RankSum(Communicator& communicator, const nn::Parameters& parameters, const RankGradients& gradients,
-          std::vector<nn::GradientRange> buckets, const Program& network, const Program& accumulate, bool sums_layers);
+          std::vector<nn::GradientRange> buckets, const Program& network, const Program& accumulate, bool sums_layers,
+          bool timed = false);
 
   // Starts the sums of buckets that are complete once `operation` of the network, the newest enqueued, has run.
   void after(std::size_t operation, Stream stream);
   // Enqueues the sums that after() has not started. Later work on `stream` waits for all sums.
   void finish(Stream stream);
+
+  // The sums in their order. begin_s and end_s: in the newest replay, seconds after `start`; 0 unless timed.
+  struct Sum {
+    std::size_t count = 0;  // elements
+    Dtype dtype = Dtype::f32;
+    double begin_s = 0;
+    double end_s = 0;
+  };
+  std::vector<Sum> sums(const Event& start) const;
 
  private:
   struct Bucket {
@@ -44,10 +55,11 @@ class RankSum {
     int last_main = -1;
     int last_side = -1;
     std::unique_ptr<Event> main_done, side_done;
+    std::unique_ptr<Event> begin, end;  // of the sum; null unless timed
   };
 
   void enqueue(const Bucket& bucket, Stream stream);
-  void sum(const Region& region, Dtype dtype, std::size_t offset, const nn::GradientRange& range, Stream stream);
+  Dtype layer_dtype(const Bucket& bucket) const;
 
   Communicator& communicator_;
   const nn::Parameters& parameters_;

@@ -11,7 +11,6 @@
 #include "nn/batches.h"
 #include "nn/update.h"
 #include "runtime/stream_schedule.h"
-#include "train/rank_sum.h"
 
 namespace ladder::train {
 namespace {
@@ -63,8 +62,9 @@ struct Step::Impl {
     if (ranks() > 1) {
       const Program& last = parts() > 1 ? *accumulate_more : *accumulate_first;
       rank_sum.emplace(*options.communicator, parameters, RankGradients{layer_gradients, stored(), *gradients},
-                       buckets(), *network, last, options.reduce != Dtype::f32);
+                       buckets(), *network, last, options.reduce != Dtype::f32, options.time_sums);
     }
+    if (options.time_sums) marks.emplace();
     norm = std::make_unique<Program>(update_tape(nn::append_norm), promotions);
     update = std::make_unique<Program>(update_tape(nn::append_update), promotions);
     for (std::size_t i = 0; i < kMaxInFlight; ++i) {
@@ -157,6 +157,7 @@ struct Step::Impl {
   // rows and losses, because the network program reads and writes fixed addresses. With several ranks, also enqueues
   // the last accumulation and the collectives.
   void for_each_program(Stream on, const Run& run) {
+    if (marks) marks->start.mark(on);
     run(*batch, {});
     for (int number = 0; number < parts(); ++number) {
       for (std::size_t i = 0; parts() > 1 && i < part_arrays.size(); ++i) {
@@ -171,6 +172,7 @@ struct Step::Impl {
         copy_async(address_of(results, row_offset() + number * losses_part->bytes), losses_part->base,
                    losses_part->bytes, on);
       }
+      if (marks && number + 1 == parts()) marks->network.mark(on);
       if (sums) {
         rank_sum->finish(on);
       } else if (const auto& accumulate = number == 0 ? accumulate_first : accumulate_more) {
@@ -270,6 +272,10 @@ struct Step::Impl {
   std::vector<ArrayRows> batch_arrays, part_arrays;        // the objective's arrays: of a batch, of a micro-batch
   std::unique_ptr<Program> batch, network, accumulate_first, accumulate_more, norm, update;
   std::optional<RankSum> rank_sum;
+  struct Marks {
+    Event start, network;  // the step's start, and the end of the network's backward pass
+  };
+  std::optional<Marks> marks;  // with time_sums
   OwnedStream stream;
   std::optional<Graph> graph;
   std::vector<std::unique_ptr<Slot>> slots;
@@ -324,6 +330,13 @@ StepResults Step::run_on_batch(const StepInputs& inputs) {
 void Step::replay(Stream stream) const {
   LADDER_CHECK(impl_->graph.has_value());
   impl_->graph->replay(stream);
+}
+
+Step::SumTimes Step::sum_times() const {
+  const Impl& s = *impl_;
+  LADDER_CHECK(s.marks.has_value() && s.rank_sum.has_value());
+  s.marks->network.synchronize();
+  return {s.marks->network.seconds_since(s.marks->start), s.rank_sum->sums(s.marks->start)};
 }
 
 Stream Step::stream() const { return impl_->stream; }

@@ -9,6 +9,7 @@
 #include "build_info.h"
 #include "core/backend.h"
 #include "runtime/chosen_versions.h"
+#include "train/training.h"
 
 namespace ladder::train {
 namespace {
@@ -24,41 +25,47 @@ std::string utc_now() {
 
 }  // namespace
 
-StepBench::StepBench(const TrainingConfig& config, const TrainingOptions& options)
+StepBench::StepBench(const TrainingConfig& config, const TrainingOptions& options, Ranks& ranks)
     : config_(config),
-      options_{.dtype = config.dtype,
-               .clip = config.clip > 0,
-               .graph = options.graph,
-               .branches = options.branches,
-               .batches = options.batches},
+      ranks_(ranks),
       data_(options.data),
       model_(config.model),
       parameters_(model_.declare()),
-      state_(parameters_, config.dtype),
       promotions_(chosen_versions(config.dtype, options.use)),
-      source_(data_, config.batch, options.device_data_bytes),
-      objective_(epsilon_options(config, source_.images()), model_, source_.pixels()) {
+      state_(parameters_, config.dtype) {
+  check_batch(config, options, ranks.size());
+  if (ranks.size() > 1) {
+    ranks.compare(data_.digest(), promotions_.str());
+    ranks.connect();
+  }
+  options_ = step_options(config, options, ranks.communicator());
+  source_ = std::make_unique<ImageSource>(data_, config.batch / ranks.size(), options.device_data_bytes);
+  EpsilonOptions of_rank = epsilon_options(config, source_->images());
+  of_rank.batch /= ranks.size();
+  objective_.emplace(of_rank, model_, source_->pixels());
   const std::vector<float> start = parameters_.initial(config.seed);
   state_.set_values(start);
   state_.set(state_.average, start);
 }
 
 std::unique_ptr<Step> StepBench::step(const Promotions& promotions, const StepOptions& options) {
-  return std::make_unique<Step>(options, objective_, parameters_, state_, promotions);
+  return std::make_unique<Step>(options, *objective_, parameters_, state_, promotions);
 }
 
 std::optional<StepResults> StepBench::submit(Step& step, int number, std::optional<float> lr) {
-  EpsilonInputs inputs = epsilon_inputs(config_, number);
-  std::vector<std::int32_t> batch;
-  batch.reserve(static_cast<std::size_t>(config_.batch));
-  for (int i = 0; i < config_.batch; ++i) {
-    batch.push_back(((number - 1) * config_.batch + i) % static_cast<int>(data_.num_training()));
+  const int batch = objective_->batch();
+  const int first = ranks_.rank() * batch;
+  EpsilonInputs inputs = rows_of(epsilon_inputs(config_, number), first, batch);
+  std::vector<std::int32_t> images;
+  images.reserve(static_cast<std::size_t>(batch));
+  for (int i = 0; i < batch; ++i) {
+    images.push_back(((number - 1) * config_.batch + first + i) % static_cast<int>(data_.num_training()));
   }
-  inputs.index = source_.load(batch, step.stream());
+  inputs.index = source_->load(images, step.stream());
   optimizer::Hyper update = hyper(config_, number);
   if (lr) update.lr = *lr;
   std::optional<StepResults> oldest = step.submit({.batch = inputs.bytes(), .hyper = update});
-  source_.release(step.stream());
+  source_->release(step.stream());
   return oldest;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,6 +10,7 @@
 #include "nn/models/unet2d.h"
 #include "train/dataset.h"
 #include "train/image_source.h"
+#include "train/ranks.h"
 #include "train/run_folder.h"
 #include "train/step.h"
 #include "train/training_config.h"
@@ -17,7 +19,8 @@ namespace ladder::train {
 
 class StepBench {
  public:
-  StepBench(const TrainingConfig& config, const TrainingOptions& options);
+  // Each rank takes its part of every batch; collective. `ranks` must outlive this object.
+  StepBench(const TrainingConfig& config, const TrainingOptions& options, Ranks& ranks);
 
   // The device's promoted versions, overridden by options.use.
   const Promotions& promotions() const { return promotions_; }
@@ -31,18 +34,20 @@ class StepBench {
   // Trains `warm_up` steps, then `count` steps; returns the mean time of the latter in seconds.
   double seconds_a_step(Step& step, int warm_up, int count);
 
-  std::size_t bytes() const { return objective_.bytes() + state_.bytes() + source_.pixels().bytes; }  // without steps
+  const nn::Parameters& parameters() const { return parameters_; }
+  std::size_t bytes() const { return objective_->bytes() + state_.bytes() + source_->pixels().bytes; }  // without steps
 
  private:
   TrainingConfig config_;
-  StepOptions options_;
+  Ranks& ranks_;
   Dataset data_;
   nn::Unet2d model_;
   nn::Parameters parameters_;
-  nn::State state_;
   Promotions promotions_;
-  ImageSource source_;
-  EpsilonObjective objective_;
+  StepOptions options_;
+  nn::State state_;
+  std::unique_ptr<ImageSource> source_;
+  std::optional<EpsilonObjective> objective_;
 };
 
 // Common fields of every record of step times: schema, UTC time, commit, device and training configuration.

@@ -127,10 +127,11 @@ void add_running(CLI::App& app, TrainingOptions& o, Words& words) {
       app.add_option("--budget", words.budget, "time every operation of a step, write this JSON file, and leave")
           ->type_name("FILE");
   CLI::Option* compare =
-      app.add_option("--compare", words.compare,
-                     "time steps that differ in this, replayed in turn, and leave: conv3x3/fprop=v09,v14 (promoted: as "
-                     "it is without --compare), overlap=on,off, early=on,off, branches=on,off, batches=on,off, or "
-                     "several of them")
+      app.add_option(
+             "--compare", words.compare,
+             "time steps that differ in this, replayed in turn, and leave: conv3x3/fprop=v09,v14 (promoted: as "
+             "it is without --compare), overlap=on,off, early=on,off, branches=on,off, batches=on,off; of several "
+             "GPUs ranks=alone,all, sums=beside,after, reduce=fp32,bf16, buckets=1,8; or several of them")
           ->type_name("SIDES");
   compare->excludes(explain)->excludes(budget)->excludes(resume);
   add("--rounds", words.rounds, "[1, 100000]", "of --compare, each with two replays a side: 100; emulator: 1")
@@ -256,13 +257,17 @@ void share(Ranks& ranks, TrainingConfig& config, TrainingOptions& options) {
 }
 
 // Reports on a step in place of a training.
-int look_at(Words& words, const Given& given, const TrainingConfig& config, const TrainingOptions& options) {
+int look_at(Words& words, const Given& given, const TrainingConfig& config, const TrainingOptions& options,
+            Ranks& ranks) {
+  if (ranks.size() > 1 && words.compare.empty()) {
+    throw UsageError("--explain and --budget are for one process: without --gpus");
+  }
   if (words.explain) return explain(config, options);
   if (!words.budget.empty()) return budget(config, options, words.budget);
   if (!options.graph) throw UsageError("--compare replays graphs: leave out --graph off");
   if (words.json.empty()) throw UsageError("--compare needs --json");
   if (!given("--rounds")) words.rounds = backend::kind() == backend::Kind::gpu ? 100 : 1;
-  return compare(config, options, words.compare, words.rounds, words.json);
+  return compare(config, options, words.compare, words.rounds, words.json, ranks);
 }
 
 int run(int argc, char** argv) {
@@ -284,8 +289,7 @@ int run(int argc, char** argv) {
     if (ranks.leads()) complete(words, given, config, options);
     share(ranks, config, options);
     if (words.explain || !words.budget.empty() || !words.compare.empty()) {
-      if (ranks.size() > 1) throw UsageError("--explain, --budget and --compare are for one process: without --gpus");
-      return look_at(words, given, config, options);
+      return look_at(words, given, config, options, ranks);
     }
     return train(config, options, ranks) ? 0 : kInterrupted;
   });

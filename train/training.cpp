@@ -48,7 +48,7 @@ class Training {
           fmt::format("'{}' has images of {} pixels a side, the model takes {}: prepare them with --size {}",
                       options_.data.string(), data_.image_size(), config_.model.image_size, config_.model.image_size));
     }
-    check_ranks();
+    check_batch(config_, options_, ranks_.size());
     data_.check_digest();
     ranks_.compare(data_.digest(), promotions_.str());
     ranks_.connect();
@@ -57,16 +57,8 @@ class Training {
     EpsilonOptions of_batch = epsilon_options(config_, source_->images());
     of_batch.batch = batch_of_rank();
     objective_.emplace(of_batch, model_, source_->pixels());
-    step_ = std::make_unique<Step>(StepOptions{.dtype = config_.dtype,
-                                               .clip = config_.clip > 0,
-                                               .graph = options_.graph,
-                                               .branches = options_.branches,
-                                               .batches = options_.batches,
-                                               .communicator = ranks_.communicator(),
-                                               .overlap = options_.overlap,
-                                               .buckets = options_.buckets,
-                                               .reduce = options_.reduce == "bf16" ? Dtype::bf16 : Dtype::f32},
-                                   *objective_, parameters_, state_, promotions_);
+    step_ = std::make_unique<Step>(step_options(config_, options_, ranks_.communicator()), *objective_, parameters_,
+                                   state_, promotions_);
     if (!source_->held_out().empty()) {
       of_batch.batch = config_.batch;
       held_out_ = std::make_unique<HeldOut>(of_batch, source_->held_out(), ranks_, model_,
@@ -127,19 +119,6 @@ class Training {
 
   // Several ranks stop at the same step: the first whose results say that one of them wants to.
   bool stops() const { return ranks_.size() > 1 ? told_to_stop_ : (signals_ && signals_->received()); }
-
-  void check_ranks() const {
-    const int parts = ranks_.size() * config_.micro_batches;
-    if (config_.batch % parts != 0) {
-      const int fewer = std::max(config_.batch / parts, 1) * parts;
-      throw UsageError(fmt::format("a batch of {} cannot be cut into {} ranks of {} micro-batches: --batch {} or {}",
-                                   config_.batch, ranks_.size(), config_.micro_batches, fewer, fewer + parts));
-    }
-    if (options_.reduce == "bf16" && config_.micro_batches > 1) {
-      throw UsageError(
-          "--reduce bf16 sums gradients as layers write them, which are of one micro-batch: --reduce fp32");
-    }
-  }
 
   std::string advice() const {
     return fmt::format("go on from the last checkpoint in '{}' with a lower --lr", options_.out.string());
@@ -390,6 +369,30 @@ class Training {
 };
 
 }  // namespace
+
+void check_batch(const TrainingConfig& config, const TrainingOptions& options, int ranks) {
+  const int parts = ranks * config.micro_batches;
+  if (config.batch % parts != 0) {
+    const int fewer = std::max(config.batch / parts, 1) * parts;
+    throw UsageError(fmt::format("a batch of {} cannot be cut into {} ranks of {} micro-batches: --batch {} or {}",
+                                 config.batch, ranks, config.micro_batches, fewer, fewer + parts));
+  }
+  if (options.reduce == "bf16" && config.micro_batches > 1) {
+    throw UsageError("--reduce bf16 sums gradients as layers write them, which are of one micro-batch: --reduce fp32");
+  }
+}
+
+StepOptions step_options(const TrainingConfig& config, const TrainingOptions& options, Communicator* communicator) {
+  return {.dtype = config.dtype,
+          .clip = config.clip > 0,
+          .graph = options.graph,
+          .branches = options.branches,
+          .batches = options.batches,
+          .communicator = communicator,
+          .overlap = options.overlap,
+          .buckets = options.buckets,
+          .reduce = options.reduce == "bf16" ? Dtype::bf16 : Dtype::f32};
+}
 
 bool train(TrainingConfig config, const TrainingOptions& options, Ranks& ranks) {
   config.check();

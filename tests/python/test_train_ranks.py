@@ -107,8 +107,8 @@ def test_a_resumed_training_has_the_batch_of_its_checkpoint(ranked):
         ranked.refuses(says, train, flag, "--out", str(out), "--gpus=5")
 
 
-def test_several_gpus_only_train(ranked, monkeypatch):
-    for flags in (["--explain"], ["--budget", "x.json"], ["--compare", "overlap=on,off"]):
+def test_several_gpus_train_and_compare(ranked, monkeypatch):
+    for flags in (["--explain"], ["--budget", "x.json"]):
         ranked.refuses("for one process: without --gpus", train, *flags, "--gpus", "2")
     ranked.verb(train, "--explain", "--gpus", "1")
     assert ranked.status == 0
@@ -116,6 +116,7 @@ def test_several_gpus_only_train(ranked, monkeypatch):
     for name, value in zip(TORCHRUN, "020"):
         monkeypatch.setenv(name, value)
     ranked.refuses("for one process", train, "--explain", "--out", "x")
+    ranked.refuses("--compare starts the ranks itself", train, "--compare", "reduce=fp32,bf16", "--out", "x")
 
 
 # Going on, or beginning.

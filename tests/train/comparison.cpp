@@ -1,7 +1,9 @@
 // Sides of a step: what the words mean, and that each is built, replayed in turn and written down.
 #include <gtest/gtest.h>
 
+#include "core/backend.h"
 #include "core/dependent_launch.h"
+#include "tests/train/ranks.h"
 #include "tests/train/run.h"
 #include "train/comparison.h"
 
@@ -24,6 +26,19 @@ TEST(Sides, SwitchesHaveTheirWords) {
                                {.name = "branches=off,batches=on,early=off", .early = false, .branches = false}}));
 }
 
+TEST(Sides, RanksHaveSettingsOfTheirOwn) {
+  EXPECT_EQ(sides_of("ranks=alone,all,reduce=fp32,bf16,sums=beside,after,buckets=1,64"),
+            (std::vector<Side>{{.name = "ranks=alone,reduce=fp32,sums=beside,buckets=1",
+                                .alone = true,
+                                .sums_beside = true,
+                                .buckets = 1,
+                                .reduce = Dtype::f32},
+                               {.name = "ranks=all,reduce=bf16,sums=after,buckets=64",
+                                .sums_beside = false,
+                                .buckets = 64,
+                                .reduce = Dtype::bf16}}));
+}
+
 TEST(Sides, WhatComparesNothingIsRefused) {
   for (const auto& [text, says] : {std::pair{"conv3x3/fprop", "<layer>/<pass>=<version>,<version>"},
                                    {"", "<layer>/<pass>=<version>,<version>"},
@@ -32,7 +47,13 @@ TEST(Sides, WhatComparesNothingIsRefused) {
                                    {"a/b=v01,v02,c/d=v01", "c/d has one value"},
                                    {"a/b=v01,v02,c/d=v01,v02,v03", "as many values as the first"},
                                    {"a/b=v01,v02,a/b=v03,v04", "a/b is there twice"},
-                                   {"overlap=on,maybe", "overlap is on or off, not 'maybe'"}}) {
+                                   {"overlap=on,maybe", "overlap is on or off, not 'maybe'"},
+                                   {"reduce=fp32,fp16", "reduce is fp32 or bf16, not 'fp16'"},
+                                   {"ranks=all,one", "ranks is all or alone, not 'one'"},
+                                   {"sums=beside,on", "sums is beside or after, not 'on'"},
+                                   {"buckets=1,0", "buckets is a number from 1 to 64, not '0'"},
+                                   {"buckets=1,65", "buckets is a number from 1 to 64, not '65'"},
+                                   {"buckets=1,4x", "buckets is a number from 1 to 64, not '4x'"}}) {
     const std::string message = message_of<UsageError>([&, text = text] { sides_of(text); });
     EXPECT_TRUE(has(message, says)) << message;
     EXPECT_TRUE(has(message, "--compare '")) << message;
@@ -43,7 +64,8 @@ class Comparison : public Training {
  protected:
   static Json record_of(const std::string& text) {
     const fs::path file = folder() / "compared.json";
-    EXPECT_EQ(compare(small_config(), options("none"), text, 1, file), 0);
+    Ranks one;
+    EXPECT_EQ(compare(small_config(), options("none"), text, 1, file, one), 0);
     return Json::parse(contents(file));
   }
 };
@@ -79,9 +101,56 @@ TEST_F(Comparison, TheSwitchIsBackAfterwards) {
   EXPECT_TRUE(launches_overlap());
 }
 
+TEST_F(Comparison, SettingsOfRanksNeedSeveral) {
+  Ranks one;
+  const std::string message = message_of<UsageError>(
+      [&] { compare(small_config(), options("none"), "reduce=fp32,bf16", 1, folder() / "no.json", one); });
+  EXPECT_TRUE(has(message, "are of several ranks: --gpus")) << message;
+}
+
+// Ranks alone have the losses of their parts, whose mean is the loss of all. The emulator has no marks, so that times of
+// sums are 0 there.
+TEST_F(Comparison, RanksStepAloneAndTogether) {
+  if (backend::kind() == backend::Kind::gpu) GTEST_SKIP() << "forks after CUDA has begun";
+  const fs::path file = folder() / "ranks.json";
+  const int port = free_ports();
+  Processes processes(120);
+  for (int rank = 0; rank < 2; ++rank) {
+    processes.start([=] {
+      Ranks ranks(environment_of(rank_variables(rank, 2, port)), {.collectives_on_host = true}, "flags");
+      const std::string text = "ranks=alone,all,all,sums=beside,beside,after,reduce=fp32,fp32,bf16,buckets=2,2,1";
+      return fmt::format("{}", compare(small_config(), options("none"), text, 2, file, ranks));
+    });
+  }
+  ASSERT_EQ(processes.said(0), "0");
+  ASSERT_EQ(processes.said(1), "0");
+  const Json record = Json::parse(contents(file));
+  EXPECT_EQ(record.at("ranks"), 2);
+  const Json& sides = record.at("sides");
+  const nn::Parameters parameters = small_parameters();
+  for (const Json& side : sides) {
+    ASSERT_EQ(side.at("rank_seconds").size(), 2u);
+    for (const Json& seconds : side.at("rank_seconds")) EXPECT_EQ(seconds.size(), 4u);
+    EXPECT_TRUE(side.at("seconds") == side.at("rank_seconds")[0] || side.at("seconds") == side.at("rank_seconds")[1]);
+    EXPECT_NEAR(side.at("losses")[0], sides[0].at("losses")[0].get<double>(), 1e-3);
+    EXPECT_EQ(side.at("losses")[0], side.at("losses")[1]);
+  }
+  EXPECT_FALSE(sides[0].contains("sum_times"));
+  for (const int side : {1, 2}) {
+    const Json& times = sides[side].at("sum_times");
+    ASSERT_EQ(times.at("sums").size(), side == 1 ? 3u : 2u);  // buckets of matrices, and one of the rest
+    std::size_t bytes = 0;
+    for (const Json& sum : times.at("sums")) bytes += sum.at("bytes").get<std::size_t>();
+    const std::size_t matrices = parameters.matrices_end(), all = parameters.size();
+    EXPECT_EQ(bytes, side == 1 ? 4 * all : 2 * matrices + 4 * (all - matrices));
+    EXPECT_EQ(times.at("sums")[0].at("dtype"), side == 1 ? "fp32" : "bf16");
+  }
+}
+
 TEST_F(Comparison, AVersionThatRunsNothingIsNamed) {
   const auto refusal = [](const std::string& text) {
-    return message_of<Failure>([&] { compare(small_config(), options("none"), text, 1, folder() / "no.json"); });
+    Ranks one;
+    return message_of<Failure>([&] { compare(small_config(), options("none"), text, 1, folder() / "no.json", one); });
   };
   EXPECT_TRUE(has(refusal("conv3x3/fprop=promoted,v10"), "conv3x3/fprop v10_winograd runs none of the step's"));
   EXPECT_TRUE(has(refusal("diffusion/ddim_step=v01,promoted"), "the step has no operation of diffusion/ddim_step"));

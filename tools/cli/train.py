@@ -38,7 +38,8 @@ examples:
   torchrun --no-python --nproc-per-node 8 ./ladder train --out runs/big --batch 256 --resume-or-begin
   ./ladder train --explain                        which version every operation runs, and why
   ./ladder train --compare conv3x3/fprop=v09,v14  which of two versions makes the faster step
-  ./ladder train --compare overlap=on,off         what overlapping launches bring"""
+  ./ladder train --compare overlap=on,off         what overlapping launches bring
+  ./ladder train --gpus 2 --batch 64 --compare ranks=alone,all     what a step of two GPUs costs more"""
 
 # {flag of the program: note in its help text}, for defaults that this verb chooses.
 _NOTES = {
@@ -81,7 +82,7 @@ def main(arguments):
     file, chosen.json = chosen.json, None
     command = [build.folder(choice.preset) / "train" / PROGRAM, *own.words(chosen)]
     if chosen.compare:
-        return train_compare.main(command, arguments, file)
+        return train_compare.main(command, arguments, file, chosen.gpus)
     if python:
         return _with_tensorboard(command, chosen.gpus, numbers, Path(chosen.out), python)
     return ranks.start(command, chosen.gpus, numbers)
@@ -149,9 +150,11 @@ def _trains(chosen):
 
 def _check(chosen, numbers):
     launcher.check_gpus(chosen.gpus, numbers)
-    if not _trains(chosen) and (numbers.is_one_of_several or (chosen.gpus or 1) > 1):
+    if (chosen.explain or chosen.budget) and (numbers.is_one_of_several or (chosen.gpus or 1) > 1):
+        raise UsageError("--explain and --budget are for one process: without --gpus, torchrun, srun or mpirun")
+    if chosen.compare and numbers.is_one_of_several:
         raise UsageError(
-            "--explain, --budget and --compare are for one process: without --gpus, torchrun, srun or mpirun"
+            "--compare starts the ranks itself, on this machine: --gpus N, without torchrun, srun or mpirun"
         )
     if numbers.is_one_of_several and not chosen.out:
         raise UsageError(f"{numbers.size} ranks ({numbers}) need --out DIR: each must know the run's folder")
