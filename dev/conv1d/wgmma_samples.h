@@ -158,9 +158,10 @@ struct SamplesTile {
   }
 };
 
-// Multiplies a rank's chunks and leaves the sums at the start of `smem`, visible to the cluster: row position * samples +
-// sample, a row of kSumsPitch<kChannels> floats. Called by all kSamplesThreads threads. Weights are loaded before the grid in
-// front has ended if early_weights.
+// Multiplies a rank's chunks and leaves the sums at the start of `smem`: row position * samples + sample, a row of
+// kSumsPitch<kChannels> floats. Called by all kSamplesThreads threads, which have arrived at the cluster's barrier when it
+// returns: after cluster_wait() the sums of all ranks are there. Weights are loaded before the grid in front has ended if
+// early_weights.
 template <class T, int kChannels>
 __device__ __forceinline__ void multiply_samples(unsigned char* smem, const Problem& p, const SamplesPlan& plan,
                                                  const SamplesTile<kChannels>& tile, const SamplesMaps& maps,
@@ -254,7 +255,7 @@ __device__ __forceinline__ void multiply_samples(unsigned char* smem, const Prob
   if (warp < kConsumerThreads / 32) {
     put_wgmma_sums<kChannels>(reinterpret_cast<float*>(smem), sums, warp * 16, true);
   }
-  ptx::cluster_sync();
+  ptx::cluster_arrive();
 }
 
 }  // namespace ladder::conv1d

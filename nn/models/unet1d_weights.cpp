@@ -118,7 +118,13 @@ PublishedWeights made_up_weights(const Unet1dConfig& config) {
   return weights;
 }
 
-double mish(double x) { return x * std::tanh(std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)))); }
+// tanh(log(1 + e)) = q / (q + 2) with e = exp(x), q = e (e + 2): one function of the library, not three. From 42 on the quotient
+// is 1 in double.
+double mish(double x) {
+  const double e = std::exp(std::min(x, 42.0));
+  const double q = e * (e + 2);
+  return x * (q / (q + 2));
+}
 
 void pack_conv(const std::vector<float>& in, const std::vector<std::int64_t>& shape, bool transposed,
                std::int64_t first, std::int64_t channels, float* out) {

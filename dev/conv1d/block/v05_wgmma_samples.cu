@@ -36,11 +36,30 @@ __global__ void __launch_bounds__(kSamplesThreads, 1)
     return reinterpret_cast<float4*>(rows + (position * plan.samples + share0 + sample) * kSumsPitch<kChannels>) + quad;
   };
 
+  // A thread has four channels of a sample, at every `stride`-th position; if there are more of these than threads, several.
+  const int pairs = samples * kQuads;  // of a sample and four channels
+  const int stride = max(1, kSamplesThreads / max(pairs, 1));
+  const int first_pair = threadIdx.x < pairs * stride ? static_cast<int>(threadIdx.x) % max(pairs, 1) : pairs;
+  const int first_position = pairs > kSamplesThreads ? 0 : static_cast<int>(threadIdx.x) / max(pairs, 1);
+  ChannelMap of_channels[kQuad];
+  const auto load_maps = [&](int pair) {
+#pragma unroll
+    for (int j = 0; j < kQuad; ++j) {
+      of_channels[j] = ChannelMap::load(p, t, tile.first_sample + share0 + pair / kQuads,
+                                        tile.first_channel + pair % kQuads * kQuad + j);
+    }
+  };
+  if (first_pair < pairs) load_maps(first_pair);
+  ptx::cluster_wait();
+
   // Add up the ranks' parts and the bias, in place, where no other rank reads.
-  for (int i = threadIdx.x; i < p.l * samples * kQuads; i += kSamplesThreads) {
-    float4* const sums = sums_at(i / kQuads / samples, i / kQuads % samples, i % kQuads);
-    const auto bias = *(reinterpret_cast<const float4*>(t.bias + tile.first_channel) + i % kQuads);
-    *sums = sum_of(sum_over_cluster(sums, plan.ranks), bias);
+  for (int pair = first_pair; pair < pairs; pair += kSamplesThreads) {
+    const auto bias = *(reinterpret_cast<const float4*>(t.bias + tile.first_channel) + pair % kQuads);
+#pragma unroll 2
+    for (int position = first_position; position < p.l; position += stride) {
+      float4* const sums = sums_at(position, pair / kQuads, pair % kQuads);
+      *sums = sum_of(sum_over_cluster(sums, plan.ranks), bias);
+    }
   }
   __syncthreads();
   ptx::cluster_arrive_relaxed();
@@ -65,23 +84,24 @@ __global__ void __launch_bounds__(kSamplesThreads, 1)
   }
   __syncthreads();
 
-  for (int i = threadIdx.x; i < p.l * samples * kQuads; i += kSamplesThreads) {
-    const int position = i / kQuads / samples;
-    const int sample = i / kQuads % samples;
-    const int n = tile.first_sample + share0 + sample;
-    const int channel = tile.first_channel + i % kQuads * kQuad;
-    const int to = (n * p.l + position) * p.k + channel;
-    float residual[kQuad] = {};
-    if (t.residual) unpack_quad<T>(*reinterpret_cast<const Quad<T>*>(static_cast<const T*>(t.residual) + to), residual);
-    const float4 h = *sums_at(position, sample, i % kQuads);
-    const float sums[] = {h.x, h.y, h.z, h.w};
-    const float2 norm = normaliser[sample];
-    float y[kQuad];
+  for (int pair = first_pair; pair < pairs; pair += kSamplesThreads) {
+    if (pair != first_pair) load_maps(pair);
+    const int n = tile.first_sample + share0 + pair / kQuads;
+    const float2 norm = normaliser[pair / kQuads];
+#pragma unroll 2
+    for (int position = first_position; position < p.l; position += stride) {
+      const int to = (n * p.l + position) * p.k + tile.first_channel + pair % kQuads * kQuad;
+      float residual[kQuad] = {};
+      if (t.residual) {
+        unpack_quad<T>(*reinterpret_cast<const Quad<T>*>(static_cast<const T*>(t.residual) + to), residual);
+      }
+      const float4 h = *sums_at(position, pair / kQuads, pair % kQuads);
+      const float sums[] = {h.x, h.y, h.z, h.w};
+      float y[kQuad];
 #pragma unroll
-    for (int j = 0; j < kQuad; ++j) {
-      y[j] = ChannelMap::load(p, t, n, channel + j)(p, (sums[j] - norm.x) * norm.y) + residual[j];
+      for (int j = 0; j < kQuad; ++j) y[j] = of_channels[j](p, (sums[j] - norm.x) * norm.y) + residual[j];
+      *reinterpret_cast<Quad<T>*>(static_cast<T*>(t.y) + to) = pack_quad<T>(y);
     }
-    *reinterpret_cast<Quad<T>*>(static_cast<T*>(t.y) + to) = pack_quad<T>(y);
   }
   ptx::cluster_wait();  // other ranks have read this one's sums
 }

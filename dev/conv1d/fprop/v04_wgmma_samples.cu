@@ -23,6 +23,7 @@ __global__ void __launch_bounds__(kSamplesThreads, 1)
   LADDER_DYN_SMEM(smem);
   const Tile tile(p, plan);
   multiply_samples<T, kChannels>(smem, p, plan, tile, maps, early_weights);
+  ptx::cluster_wait();
 
   // Add up this rank's share of the rows, and store them.
   constexpr int kQuads = kChannels / kQuad;
