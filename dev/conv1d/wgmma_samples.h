@@ -126,16 +126,17 @@ struct SamplesMaps {
   ptx::TensorMap x, x_rest, w;
   int split;  // channels of x; the others are x_rest's
 
-  // rest null: x has all channels.
-  SamplesMaps(const Problem& p, const void* x_base, const void* rest, const void* w_base, int samples, int channels)
-      : split(rest ? p.split : p.c) {
+  // x_rest_base null: x has all channels.
+  SamplesMaps(const Problem& p, const void* x_base, const void* x_rest_base, const void* w_base, int samples,
+              int channels)
+      : split(x_rest_base ? p.split : p.c) {
     const auto map = [&](const void* base, int a, int b, int c, int box_c) {
       const auto size = [](int value) { return static_cast<std::uint64_t>(value); };
       return ptx::make_tensor_map(p.dtype, base, {size(a), size(b), size(c)},
                                   {kStepTerms16, 1, static_cast<unsigned>(box_c)});
     };
     x = map(x_base, split, p.l, p.n, samples);
-    x_rest = rest ? map(rest, p.c - split, p.l, p.n, samples) : x;
+    x_rest = x_rest_base ? map(x_rest_base, p.c - split, p.l, p.n, samples) : x;
     w = map(w_base, p.c, p.taps, p.k, channels);
   }
 };
@@ -214,11 +215,11 @@ __device__ __forceinline__ void multiply_samples(unsigned char* smem, const Prob
       if (lane == 0 && i >= early_chunks) load_w(i);
       __syncwarp();
       const int c = (first_chunk + i) * kStepTerms16;
-      const bool rest = c >= maps.split;
+      const bool from_second = c >= maps.split;
       for (int row = lane; row < x_rows.rows; row += 32) {
-        ptx::tma_load(smem + stage * plan.stage_bytes + row * plan.samples * kStepRowBytes, rest ? maps.x_rest : maps.x,
-                      &full[stage][0], rest ? c - maps.split : c, x_rows.position(p, tile.phase, row),
-                      tile.first_sample);
+        ptx::tma_load(smem + stage * plan.stage_bytes + row * plan.samples * kStepRowBytes,
+                      from_second ? maps.x_rest : maps.x, &full[stage][0], from_second ? c - maps.split : c,
+                      x_rows.position(p, tile.phase, row), tile.first_sample);
       }
     }
     ptx::grid_dependency_launch();

@@ -27,13 +27,14 @@ __global__ void __launch_bounds__(kSamplesThreads, 1)
   constexpr int kQuads = kChannels / kQuad;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int share = ceil_div(plan.samples, plan.ranks);
-  const int share0 = tile.rank * share;
-  const int samples = max(0, min(min(share, plan.samples - share0), p.n - tile.first_sample - share0));
+  const int samples_per_rank = ceil_div(plan.samples, plan.ranks);
+  const int sample0 = tile.rank * samples_per_rank;
+  const int samples = max(0, min(min(samples_per_rank, plan.samples - sample0), p.n - tile.first_sample - sample0));
   // Four of the sums of this rank's samples, at a position.
   const auto sums_at = [&](int position, int sample, int quad) {
     float* const rows = reinterpret_cast<float*>(smem);
-    return reinterpret_cast<float4*>(rows + (position * plan.samples + share0 + sample) * kSumsPitch<kChannels>) + quad;
+    return reinterpret_cast<float4*>(rows + (position * plan.samples + sample0 + sample) * kSumsPitch<kChannels>) +
+           quad;
   };
 
   // A thread has four channels of a sample, at every `stride`-th position; if there are more of these than threads, several.
@@ -45,7 +46,7 @@ __global__ void __launch_bounds__(kSamplesThreads, 1)
   const auto load_maps = [&](int pair) {
 #pragma unroll
     for (int j = 0; j < kQuad; ++j) {
-      of_channels[j] = ChannelMap::load(p, t, tile.first_sample + share0 + pair / kQuads,
+      of_channels[j] = ChannelMap::load(p, t, tile.first_sample + sample0 + pair / kQuads,
                                         tile.first_channel + pair % kQuads * kQuad + j);
     }
   };
@@ -86,7 +87,7 @@ __global__ void __launch_bounds__(kSamplesThreads, 1)
 
   for (int pair = first_pair; pair < pairs; pair += kSamplesThreads) {
     if (pair != first_pair) load_maps(pair);
-    const int n = tile.first_sample + share0 + pair / kQuads;
+    const int n = tile.first_sample + sample0 + pair / kQuads;
     const float2 norm = normaliser[pair / kQuads];
 #pragma unroll 2
     for (int position = first_position; position < p.l; position += stride) {

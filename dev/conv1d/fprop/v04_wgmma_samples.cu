@@ -27,10 +27,10 @@ __global__ void __launch_bounds__(kSamplesThreads, 1)
 
   // Add up this rank's share of the rows, and store them.
   constexpr int kQuads = kChannels / kQuad;
-  const int share = ceil_div(kBlockPositions, plan.ranks);
-  const int rows = min(share, kBlockPositions - tile.rank * share);
+  const int rows_per_rank = ceil_div(kBlockPositions, plan.ranks);
+  const int rows = min(rows_per_rank, kBlockPositions - tile.rank * rows_per_rank);
   for (int i = threadIdx.x; i < rows * kQuads; i += kSamplesThreads) {
-    const int row = tile.rank * share + i / kQuads;
+    const int row = tile.rank * rows_per_rank + i / kQuads;
     const int n = tile.first_sample + row % plan.samples;
     if (n >= p.n) continue;
     auto* const sums = reinterpret_cast<float4*>(reinterpret_cast<float*>(smem) + row * kSumsPitch<kChannels>);
