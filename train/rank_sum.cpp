@@ -78,7 +78,8 @@ void RankSum::finish(Stream stream) {
 }
 
 void RankSum::enqueue(const Bucket& bucket, Stream stream) {
-  const auto [first, last] = bucket.range;
+  const std::int64_t first = bucket.range.begin;
+  const std::int64_t last = bucket.range.end;
   const auto sum = [&](const Region& region, Dtype dtype, std::size_t offset) {
     if (bucket.begin) bucket.begin->mark(stream);
     communicator_.all_reduce(static_cast<std::byte*>(region.base) + offset, static_cast<std::size_t>(last - first),

@@ -40,8 +40,9 @@ __global__ void __launch_bounds__(kSamplesThreads, 1)
   // A thread has four channels of a sample, at every `stride`-th position; if there are more of these than threads, several.
   const int pairs = samples * kQuads;  // of a sample and four channels
   const int stride = max(1, kSamplesThreads / max(pairs, 1));
-  const int first_pair = threadIdx.x < pairs * stride ? static_cast<int>(threadIdx.x) % max(pairs, 1) : pairs;
-  const int first_position = pairs > kSamplesThreads ? 0 : static_cast<int>(threadIdx.x) / max(pairs, 1);
+  const int thread = static_cast<int>(threadIdx.x);
+  const int first_pair = thread < pairs * stride ? thread % max(pairs, 1) : pairs;
+  const int first_position = pairs > kSamplesThreads ? 0 : thread / max(pairs, 1);
   ChannelMap of_channels[kQuad];
   const auto load_maps = [&](int pair) {
 #pragma unroll
