@@ -32,6 +32,7 @@ double median_us(const std::function<void(Stream)>& enqueue, Barrier& barrier, i
     end.mark(on);
   });
   std::vector<double> seconds;
+  seconds.reserve(static_cast<std::size_t>(replays));
   for (int i = 0; i < replays; ++i) {
     barrier.enqueue(stream);
     graph.replay(stream);
@@ -46,6 +47,7 @@ double median_us(const std::function<void(Stream)>& enqueue, Barrier& barrier, i
 Json time_sums(const Step& step, Ranks& ranks, int replays) {
   Barrier barrier(ranks);
   std::vector<Step::SumTimes> times;
+  times.reserve(static_cast<std::size_t>(replays));
   for (int i = 0; i < replays; ++i) {
     barrier.enqueue(step.stream());
     step.replay(step.stream());
@@ -56,6 +58,7 @@ Json time_sums(const Step& step, Ranks& ranks, int replays) {
   }
   const auto median_of = [&](const auto& value) {
     std::vector<double> seconds;
+    seconds.reserve(times.size());
     for (const Step::SumTimes& time : times) seconds.push_back(value(time));
     return median_us(std::move(seconds));
   };
