@@ -34,7 +34,6 @@ class StepBench {
   // Trains `warm_up` steps, then `count` steps; returns the mean time of the latter in seconds.
   double seconds_a_step(Step& step, int warm_up, int count);
 
-  const nn::Parameters& parameters() const { return parameters_; }
   std::size_t bytes() const { return objective_->bytes() + state_.bytes() + source_->pixels().bytes; }  // without steps
 
  private:

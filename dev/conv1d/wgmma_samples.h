@@ -79,18 +79,24 @@ struct SamplesPlan {
     stages = std::min({kMostStages, chunks, (most_smem_bytes() - kStaticBytes) / stage_bytes});
   }
 
+  // tiles: blocks of a rank.
   template <int kChannels>
-  std::size_t smem_bytes() const {
-    return std::max(std::size_t{1} * stages * stage_bytes, sizeof(float) * kBlockPositions * kSumsPitch<kChannels>);
+  LaunchConfig launch_config(int tiles) const {
+    const std::size_t ring_bytes = std::size_t{1} * stages * stage_bytes;
+    return {.grid = static_cast<unsigned>(tiles * ranks),
+            .block = kSamplesThreads,
+            .dynamic_smem = std::max(ring_bytes, sizeof(float) * kBlockPositions * kSumsPitch<kChannels>),
+            .cluster = static_cast<unsigned>(ranks),
+            .overlaps_previous = true};
   }
 };
 
-// Reasons against any plan, or null.
-inline const char* samples_problem(const Problem& p) {
+// Reasons against any plan of `channels` output channels a block, or null.
+inline const char* samples_problem(const Problem& p, int channels) {
   if (p.c % kStepTerms16 != 0) return "c is no multiple of 64";
   const int length = TermRows(p).length;
   if (length > kMostLength || kBlockPositions % length != 0) return "positions are not 1, 2, 4, 8, 16 or 32";
-  return nullptr;
+  return SamplesPlan(p, channels, 1).stages > 0 ? nullptr : "a chunk of x and w does not fit shared memory";
 }
 
 struct Ranks {

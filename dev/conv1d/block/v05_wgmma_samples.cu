@@ -113,11 +113,7 @@ std::vector<KernelPlan<Block>> plans_of(const Problem& p) {
   using Tile = SamplesTile<kChannels>;
   const int tiles = Tile::count(p, {p, kChannels, 1});
   return ranks_plans<Block>(p, kChannels, tiles, [&](const char* name, const SamplesPlan& plan) -> KernelPlan<Block> {
-    const LaunchConfig config{.grid = static_cast<unsigned>(tiles * plan.ranks),
-                              .block = kSamplesThreads,
-                              .dynamic_smem = plan.smem_bytes<kChannels>(),
-                              .cluster = static_cast<unsigned>(plan.ranks),
-                              .overlaps_previous = true};
+    const LaunchConfig config = plan.launch_config<kChannels>(tiles);
     return {.name = name, .bind = [=](const Block::Tensors& t, void*) {
               const SamplesMaps maps(p, t.x, t.x_rest, t.w, plan.samples, kChannels);
               return bind_launch(conv1d_block_v05_kernel<T, kChannels>, config, p, plan, maps, loads_early(t.w), t);
@@ -137,9 +133,8 @@ const char* supports(const Problem& p) {
   if (p.stride2 || p.transposed) return "stride2 and transposed: its positions are those of x";
   const int channels = p.group_channels();
   if (channels != 32 && channels != 64 && channels != 128) return "a group has not 32, 64 or 128 channels";
-  if (const char* reason = samples_problem(p)) return reason;
   if (p.split % kStepTerms16 != 0) return "split is no multiple of 64";
-  return SamplesPlan(p, channels, 1).stages > 0 ? nullptr : "a chunk of x and w does not fit shared memory";
+  return samples_problem(p, channels);
 }
 
 }  // namespace

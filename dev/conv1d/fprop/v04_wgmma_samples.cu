@@ -54,11 +54,7 @@ template <class T>
 std::vector<KernelPlan<Fprop>> plans_of(const Problem& p) {
   const int tiles = Tile::count(p, {p, kChannels, 1});
   return ranks_plans<Fprop>(p, kChannels, tiles, [&](const char* name, const SamplesPlan& plan) -> KernelPlan<Fprop> {
-    const LaunchConfig config{.grid = static_cast<unsigned>(tiles * plan.ranks),
-                              .block = kSamplesThreads,
-                              .dynamic_smem = plan.smem_bytes<kChannels>(),
-                              .cluster = static_cast<unsigned>(plan.ranks),
-                              .overlaps_previous = true};
+    const LaunchConfig config = plan.launch_config<kChannels>(tiles);
     return {.name = name, .bind = [=](const Fprop::Tensors& t, void*) {
               const SamplesMaps maps(p, t.x, nullptr, t.w, plan.samples, kChannels);
               return bind_launch(conv1d_fprop_v04_kernel<T>, config, p, plan, maps, loads_early(t.w), t);
@@ -71,9 +67,7 @@ std::vector<KernelPlan<Fprop>> plans(const Problem& p) {
 }
 
 const char* supports(const Problem& p) {
-  if (p.k % kChannels != 0) return "k is no multiple of 64";
-  if (const char* reason = samples_problem(p)) return reason;
-  return SamplesPlan(p, kChannels, 1).stages > 0 ? nullptr : "a chunk of x and w does not fit shared memory";
+  return p.k % kChannels != 0 ? "k is no multiple of 64" : samples_problem(p, kChannels);
 }
 
 }  // namespace
