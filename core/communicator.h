@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,15 @@ class Communicator {
   // All counts may be 0, on all ranks. Sums are of fp32 or bf16 elements, and every rank gets the same bits.
   // data[i] = sum over ranks of data[i], for `count` elements.
   virtual void all_reduce(void* data, std::size_t count, Dtype dtype, Stream stream) = 0;
+  // The same of several arrays, in one launch where the implementation can.
+  struct Array {
+    void* data = nullptr;
+    std::size_t count = 0;
+    Dtype dtype = Dtype::f32;
+  };
+  virtual void all_reduce(std::span<const Array> arrays, Stream stream) {
+    for (const Array& array : arrays) all_reduce(array.data, array.count, array.dtype, stream);
+  }
   // to[i] = sum over ranks of from[rank() * count + i]; `from` has size() * count elements.
   virtual void reduce_scatter(const void* from, void* to, std::size_t count, Dtype dtype, Stream stream) = 0;
   // `to` [size(), bytes] gets every rank's `from` [bytes]. In place where from == to + rank() * bytes.

@@ -57,6 +57,7 @@ Parameters::Parameters(Declaration declared) : all_(std::move(declared.parameter
   matrices_end_ = size_;
   place_range(Range::fp32_matrices);
   place_groups(Range::fp32_matrices);
+  vectors_begin_ = size_;
   place_range(Range::vectors);
   place_groups(Range::vectors);
 }

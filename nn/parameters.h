@@ -63,9 +63,10 @@ class Parameters {
   const std::vector<Parameter>& all() const { return all_; }
   const Parameter& operator[](std::string_view name) const;  // throws Failure
 
-  std::int64_t count() const;                  // learned elements, without padding
-  std::int64_t size() const { return size_; }  // elements of a flat buffer
-  std::int64_t matrices_end() const { return matrices_end_; }
+  std::int64_t count() const;                                  // learned elements, without padding
+  std::int64_t size() const { return size_; }                  // elements of a flat buffer
+  std::int64_t matrices_end() const { return matrices_end_; }  // the end of the range `matrices`
+  std::int64_t vectors_begin() const { return vectors_begin_; }
 
   // Byte offset of element `begin` in a buffer of gradients as layers write them: those of matrices in `stored`, the
   // model's storage dtype, then the others in fp32. gradient_offset(size(), stored) is the size of the buffer in bytes.
@@ -94,6 +95,7 @@ class Parameters {
   std::map<std::string, Group, std::less<>> groups_;
   std::int64_t size_ = 0;
   std::int64_t matrices_end_ = 0;
+  std::int64_t vectors_begin_ = 0;
 };
 
 }  // namespace ladder::nn

@@ -1,8 +1,9 @@
-// Sums of the gradients over ranks, a bucket at a time: a contiguous range of the flat gradients. A bucket's sum begins
-// when the backward pass has written the bucket, on a stream of its own, beside the rest of the pass.
+// Sums of the gradients over ranks, a bucket at a time: ranges of the flat gradients. A bucket's sum begins when the
+// backward pass has written the bucket, on a stream of its own, beside the rest of the pass.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -13,8 +14,13 @@
 
 namespace ladder::train {
 
-// Returns the ranges that cover all gradients: `num_buckets` of about equal size for the matrices, one for the others.
-std::vector<nn::GradientRange> gradient_buckets(const nn::Parameters& parameters, int num_buckets);
+// Ranges of the flat gradients that one collective sums.
+using GradientBucket = std::vector<nn::GradientRange>;
+
+// Returns buckets that cover all gradients: `num_buckets` of about equal size for the matrices, one for the fp32 matrices,
+// and one for what the backward pass writes last: vectors, and the matrices of the first layers. The last one is small,
+// because nothing hides its sum.
+std::vector<GradientBucket> gradient_buckets(const nn::Parameters& parameters, int num_buckets);
 
 // The tensors of a sum, on the device.
 struct RankGradients {
@@ -25,23 +31,24 @@ struct RankGradients {
 
 class RankSum {
  public:
-  // `network` writes gradients.layers; operation i of `accumulate` adds the i-th range of them, divided by ranks and
-  // micro-batches, to gradients.batch. Sums gradients.layers before it (one rounding of a matrix's gradient for each
+  // `network` writes gradients.layers; operation i of `accumulate` adds the i-th range of the buckets, divided by ranks
+  // and micro-batches, to gradients.batch. Sums gradients.layers before it (one rounding of a matrix's gradient for each
   // addition) if `sums_layers`, else gradients.batch after it. `timed`: a graph that captures the sums has marks around
   // each. All arguments taken by reference must outlive this object.
   RankSum(Communicator& communicator, const nn::Parameters& parameters, const RankGradients& gradients,
-          std::vector<nn::GradientRange> buckets, const Program& network, const Program& accumulate, bool sums_layers,
-          bool timed = false);
+          const std::vector<GradientBucket>& buckets, const Program& network, const Program& accumulate,
+          bool sums_layers, bool timed = false);
 
-  // Starts the sums of buckets that are complete once `operation` of the network, the newest enqueued, has run.
-  void after(std::size_t operation, Stream stream);
-  // Enqueues the sums that after() has not started. Later work on `stream` waits for all sums.
-  void finish(Stream stream);
+  // Starts the sums of buckets that are complete once `operation` of the network, the newest enqueued, has run. Calls
+  // `before_first`, if any, with the sums' stream before the first sum.
+  void after(std::size_t operation, Stream stream, const std::function<void(Stream)>& before_first);
+  // Enqueues the sums that after() has not started. Later work on `stream` waits for all sums. Returns true if after()
+  // has started some.
+  bool finish(Stream stream);
 
   // The sums in their order. begin_s and end_s: in the newest replay, seconds after `start`; 0 unless timed.
   struct Sum {
-    std::size_t count = 0;  // elements
-    Dtype dtype = Dtype::f32;
+    std::vector<Communicator::Array> arrays;
     double begin_s = 0;
     double end_s = 0;
   };
@@ -49,17 +56,19 @@ class RankSum {
 
  private:
   struct Bucket {
-    std::size_t number = 0;  // operation of `accumulate`
-    nn::GradientRange range;
+    GradientBucket ranges;
+    std::size_t first = 0;  // operation of `accumulate`, of ranges[0]
+    std::vector<Communicator::Array> arrays = {};
     // The network's last operations that write the bucket, on either stream; -1: none.
     int last_main = -1;
     int last_side = -1;
-    std::unique_ptr<Event> main_done, side_done;
-    std::unique_ptr<Event> begin, end;  // of the sum; null unless timed
+    std::unique_ptr<Event> main_done = {}, side_done = {};
+    std::unique_ptr<Event> begin = {}, end = {};  // of the sum; null unless timed
   };
 
+  void find_last_operations(Bucket& bucket) const;
+  Communicator::Array array_of(const nn::GradientRange& range) const;
   void enqueue(const Bucket& bucket, Stream stream);
-  Dtype layer_dtype(const Bucket& bucket) const;
 
   Communicator& communicator_;
   const nn::Parameters& parameters_;

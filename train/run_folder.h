@@ -21,7 +21,7 @@ struct TrainingOptions {
   bool branches = true;
   bool batches = true;
   bool overlap = true;  // this and the next two: of several ranks, see StepOptions
-  int buckets = 4;
+  int buckets = 3;
   std::string reduce = "fp32";
   std::string use;              // versions in place of promoted ones: "conv3x3/fprop=v07"
   std::int64_t log_every = 50;  // this and the next three: interval in steps; 0: never

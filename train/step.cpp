@@ -80,8 +80,9 @@ struct Step::Impl {
   Dtype stored() const { return storage_dtype(options.dtype); }
   int ranks() const { return options.communicator ? options.communicator->size() : 1; }
   std::size_t row_offset() const { return options.communicator ? options.communicator->rank() * result_layout.row : 0; }
-  std::vector<nn::GradientRange> buckets() const {
-    return gradient_buckets(parameters, ranks() > 1 ? options.buckets : 1);
+  std::vector<GradientBucket> buckets() const {
+    if (ranks() > 1) return gradient_buckets(parameters, options.buckets);
+    return {{{0, parameters.matrices_end()}, {parameters.matrices_end(), parameters.size()}}};
   }
 
   // Returns true if norm and AdamW can read the gradients as layers write them: in the storage dtype for matrices, in
@@ -132,8 +133,10 @@ struct Step::Impl {
   // The tape that adds a micro-batch's share of the batch's gradients to these, in fp32. `first`: overwrites them.
   Tape accumulate_tape(bool first) const {
     Tape tape;
-    nn::append_accumulation(tape, parameters, buckets(), layer_gradients, stored(), *gradients, ranks() * parts(),
-                            first);
+    for (const GradientBucket& ranges : buckets()) {
+      nn::append_accumulation(tape, parameters, ranges, layer_gradients, stored(), *gradients, ranks() * parts(),
+                              first);
+    }
     return tape;
   }
 
@@ -166,7 +169,11 @@ struct Step::Impl {
                    address_of(*batch_arrays[i].region, batch_arrays[i].offset + number * bytes), bytes, on);
       }
       const bool sums = rank_sum && number + 1 == parts();
-      run(*network, sums && options.overlap ? [&](std::size_t i) { rank_sum->after(i, on); }
+      // The last of several micro-batches' losses come after the network.
+      const auto gather = [&](Stream beside) {
+        if (parts() == 1) gather_results(beside);
+      };
+      run(*network, sums && options.overlap ? [&](std::size_t i) { rank_sum->after(i, on, gather); }
                                             : std::function<void(std::size_t)>());
       if (losses_part) {
         copy_async(address_of(results, row_offset() + number * losses_part->bytes), losses_part->base,
@@ -174,12 +181,12 @@ struct Step::Impl {
       }
       if (marks && number + 1 == parts()) marks->network.mark(on);
       if (sums) {
-        rank_sum->finish(on);
+        const bool gathered = rank_sum->finish(on) && parts() == 1;
+        if (!gathered) gather_results(on);
       } else if (const auto& accumulate = number == 0 ? accumulate_first : accumulate_more) {
         run(*accumulate, {});
       }
     }
-    if (ranks() > 1) gather_results(on);
     run(*norm, {});
     run(*update, {});
   }

@@ -29,7 +29,7 @@ struct StepOptions {
   // Ranks that each compute a part of the batch. Null: this process computes all of it.
   Communicator* communicator = nullptr;
   bool overlap = true;        // sum gradients beside the backward pass, bucket by bucket, not after it
-  int buckets = 4;            // parts of the matrices' gradients; the other gradients are one more
+  int buckets = 3;            // of the matrices' gradients (train/rank_sum.h)
   Dtype reduce = Dtype::f32;  // sum gradients in fp32, or, if bf16, as the model's layers write them
   bool time_sums = false;     // the graph has marks for Step::sum_times(); a mark costs 1.0 to 1.5 us
 };

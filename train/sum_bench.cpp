@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
+#include <string>
 #include <vector>
 
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "core/dtype.h"
@@ -20,13 +23,15 @@ double median_us(std::vector<double> seconds) {
   return 1e6 * *middle;
 }
 
-// Returns the median time of a graph of what `enqueue` puts on a stream, which all ranks begin together.
+// Returns the median time of a graph of what `enqueue` puts on a stream, which all ranks begin together: the graph itself
+// begins with a barrier, because its launch takes longer on some hosts than on others.
 double median_us(const std::function<void(Stream)>& enqueue, Barrier& barrier, int replays) {
   const OwnedStream stream;
   enqueue(stream);  // connections are made at first use, which a capture does not allow
   barrier.enqueue(stream);
   Event begin, end;
   const Graph graph = Graph::capture([&](Stream on) {
+    barrier.enqueue(on);
     begin.mark(on);
     enqueue(on);
     end.mark(on);
@@ -34,12 +39,20 @@ double median_us(const std::function<void(Stream)>& enqueue, Barrier& barrier, i
   std::vector<double> seconds;
   seconds.reserve(static_cast<std::size_t>(replays));
   for (int i = 0; i < replays; ++i) {
-    barrier.enqueue(stream);
     graph.replay(stream);
     stream.synchronize();
     seconds.push_back(end.seconds_since(begin));
   }
   return median_us(std::move(seconds));
+}
+
+// Bytes of all arrays, one behind the other, each padded.
+std::size_t bytes_of(const std::vector<RankSum::Sum>& sums) {
+  std::size_t bytes = 0;
+  for (const RankSum::Sum& sum : sums) {
+    for (const Communicator::Array& array : sum.arrays) bytes += padded(array.count * size_of(array.dtype));
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -63,31 +76,38 @@ Json time_sums(const Step& step, Ranks& ranks, int replays) {
     return median_us(std::move(seconds));
   };
 
-  std::map<Dtype, std::size_t> elements;
-  std::size_t largest = 0;
-  for (const RankSum::Sum& sum : times[0].sums) {
-    elements[sum.dtype] += sum.count;
-    largest = std::max(largest, elements[sum.dtype]);
-  }
-  const OwnedRegion scratch("gradients to sum alone", largest * sizeof(float));
-  const auto alone_us = [&](std::size_t count, Dtype dtype) {
-    return median_us([&](Stream on) { ranks.communicator()->all_reduce(scratch.base, count, dtype, on); }, barrier,
-                     replays);
+  const OwnedRegion scratch("gradients to sum alone", bytes_of(times[0].sums));
+  // The time of one all-reduce of arrays like these.
+  const auto alone_us = [&](std::vector<Communicator::Array> arrays) {
+    auto* next = static_cast<std::byte*>(scratch.base);
+    for (Communicator::Array& array : arrays) {
+      array.data = next;
+      next += padded(array.count * size_of(array.dtype));
+    }
+    return median_us([&](Stream on) { ranks.communicator()->all_reduce(arrays, on); }, barrier, replays);
   };
 
   Json sums = Json::array();
+  std::map<Dtype, std::size_t> elements;
   for (std::size_t i = 0; i < times[0].sums.size(); ++i) {
-    const RankSum::Sum& sum = times[0].sums[i];
-    sums.push_back({{"bytes", sum.count * size_of(sum.dtype)},
-                    {"dtype", name(sum.dtype)},
+    std::size_t bytes = 0;
+    std::set<std::string> dtypes;
+    for (const Communicator::Array& array : times[0].sums[i].arrays) {
+      bytes += array.count * size_of(array.dtype);
+      elements[array.dtype] += array.count;
+      dtypes.insert(name(array.dtype));
+    }
+    sums.push_back({{"bytes", bytes},
+                    {"dtype", fmt::format("{}", fmt::join(dtypes, "+"))},
                     {"begin_us", median_of([i](const Step::SumTimes& t) { return t.sums[i].begin_s; })},
                     {"end_us", median_of([i](const Step::SumTimes& t) { return t.sums[i].end_s; })},
-                    {"alone_us", alone_us(sum.count, sum.dtype)}});
+                    {"alone_us", alone_us(times[0].sums[i].arrays)}});
   }
-  double uncut_us = 0;
-  for (const auto& [dtype, count] : elements) uncut_us += alone_us(count, dtype);
+  std::vector<Communicator::Array> uncut;
+  uncut.reserve(elements.size());
+  for (const auto& [dtype, count] : elements) uncut.push_back({.count = count, .dtype = dtype});
   return {{"network_us", median_of([](const Step::SumTimes& t) { return t.network_s; })},
-          {"uncut_alone_us", uncut_us},
+          {"uncut_alone_us", alone_us(uncut)},
           {"sums", std::move(sums)}};
 }
 

@@ -107,6 +107,8 @@ class Calls {
   void fill(int salt) const {
     const int r = ranks_.rank();
     reduced_.set(values_of(r, 0, count_, salt, dtype_));
+    first_.set(values_of(r, 0, count_, salt + 2, dtype_));
+    second_.set(values_of(r, 0, count_ / 2, salt + 3, Dtype::f32));
     scattered_from_.set(values_of(r, 0, size_ * count_, salt + 1, dtype_));
     gathered_from_.set(text_of(r, count_, salt));
     for (const Memory* to : {&scattered_, &copied_, &gathered_}) to->poison();
@@ -121,6 +123,9 @@ class Calls {
   void enqueue(Stream stream) const {
     ranks_.all_reduce(reduced_.data(), count_, dtype_, stream);
     copy_async(copied_.data(), reduced_.data(), count_ * size_of(dtype_), stream);
+    ranks_.all_reduce(
+        std::vector<Communicator::Array>{{first_.data(), count_, dtype_}, {second_.data(), count_ / 2, Dtype::f32}},
+        stream);
     ranks_.reduce_scatter(scattered_from_.data(), scattered_.data(), count_, dtype_, stream);
     ranks_.all_gather(gathered_from_.data(), gathered_.data(), count_, stream);
     auto* const part = static_cast<std::byte*>(gathered_in_place_.data()) + offset();
@@ -135,6 +140,8 @@ class Calls {
     const std::string sums = sums_of(ranks_.size(), 0, count_, salt, dtype_);
     if (reduced_.get() != sums) return "all_reduce";
     if (copied_.get() != sums) return "copy after all_reduce";
+    if (first_.get() != sums_of(ranks_.size(), 0, count_, salt + 2, dtype_)) return "first array";
+    if (second_.get() != sums_of(ranks_.size(), 0, count_ / 2, salt + 3, Dtype::f32)) return "second array";
     if (scattered_.get() != sums_of(ranks_.size(), offset(), count_, salt + 1, dtype_)) return "reduce_scatter";
     std::string all, all_in_place;
     for (int r = 0; r < ranks_.size(); ++r) all += text_of(r, count_, salt);
@@ -156,6 +163,7 @@ class Calls {
   Dtype dtype_;
   std::size_t count_, size_;
   Memory reduced_{count_ * size_of(dtype_)}, copied_{count_ * size_of(dtype_)};
+  Memory first_{count_ * size_of(dtype_)}, second_{count_ / 2 * sizeof(float)};
   Memory scattered_from_{size_ * count_ * size_of(dtype_)}, scattered_{count_ * size_of(dtype_)};
   Memory gathered_from_{count_}, gathered_{size_ * count_}, gathered_in_place_{size_ * count_};
   std::deque<Memory> sent_;  // by root

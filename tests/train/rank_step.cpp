@@ -2,10 +2,12 @@
 // and streams.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "tests/train/ranks.h"
 #include "tests/train/tiny.h"
+#include "train/rank_sum.h"
 #include "train/ranks.h"
 
 namespace ladder::train::test {
@@ -139,6 +141,40 @@ double largest_distance(const std::vector<float>& a, const std::vector<float>& b
     if (norm_of(tensor(b)) > 1e-6 * norm_of(b)) largest = std::max(largest, distance(tensor(a), tensor(b)));
   }
   return largest;
+}
+
+TEST(GradientBuckets, CoverAllGradientsOnce) {
+  for (const nn::Unet2dConfig& model : {kModel, nn::Unet2dConfig()}) {
+    const nn::Parameters parameters(nn::Unet2d(model).declare());
+    for (const int num_buckets : {1, 2, 3, 7, 64}) {
+      std::vector<nn::GradientRange> ranges;
+      for (const GradientBucket& bucket : gradient_buckets(parameters, num_buckets)) {
+        ranges.insert(ranges.end(), bucket.begin(), bucket.end());
+      }
+      std::ranges::sort(ranges, {}, &nn::GradientRange::begin);
+      std::int64_t end = 0;
+      for (const nn::GradientRange& range : ranges) {
+        EXPECT_EQ(range.begin, end) << num_buckets;
+        EXPECT_GT(range.end, range.begin) << num_buckets;
+        EXPECT_TRUE(range.end <= parameters.matrices_end() || range.begin >= parameters.matrices_end()) << num_buckets;
+        end = range.end;
+      }
+      EXPECT_EQ(end, parameters.size());
+    }
+  }
+}
+
+TEST(GradientBuckets, TheLastIsAHundredthAndThoseOfMatricesAreEqual) {
+  const nn::Parameters parameters(nn::Unet2d(nn::Unet2dConfig()).declare());
+  const auto size_of = [](const GradientBucket& bucket) {
+    std::int64_t size = 0;
+    for (const nn::GradientRange& range : bucket) size += range.end - range.begin;
+    return static_cast<double>(size);
+  };
+  const std::vector<GradientBucket> buckets = gradient_buckets(parameters, 3);
+  ASSERT_EQ(buckets.size(), 5u);
+  EXPECT_NEAR(size_of(buckets[0]), size_of(buckets[2]), 1e-4 * size_of(buckets[0]));
+  EXPECT_LT(size_of(buckets[4]), static_cast<double>(parameters.size()) / 100);
 }
 
 TEST_P(RankStep, RanksHaveTheSumsOfOne) {
