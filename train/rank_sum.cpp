@@ -8,13 +8,13 @@
 namespace ladder::train {
 namespace {
 
-constexpr std::int64_t kLastShare = 128;  // the first layers' share of the matrices that is summed last
+constexpr std::int64_t kLastDivisor = 128;  // matrices summed last: the first 1/128 of them
 
 }  // namespace
 
 std::vector<GradientBucket> gradient_buckets(const nn::Parameters& parameters, int num_buckets) {
   const std::int64_t matrices = parameters.matrices_end();
-  const std::int64_t first_layers = std::min(nn::aligned(matrices / kLastShare), matrices);
+  const std::int64_t first_layers = std::min(nn::aligned(matrices / kLastDivisor), matrices);
   const std::int64_t size =
       std::max(nn::aligned((matrices - first_layers + num_buckets - 1) / num_buckets), nn::kAlignment);
   std::vector<GradientBucket> buckets;

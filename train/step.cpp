@@ -170,8 +170,8 @@ struct Step::Impl {
       }
       const bool sums = rank_sum && number + 1 == parts();
       // The last of several micro-batches' losses come after the network.
-      const auto gather = [&](Stream beside) {
-        if (parts() == 1) gather_results(beside);
+      const auto gather = [&](Stream sums_stream) {
+        if (parts() == 1) gather_results(sums_stream);
       };
       run(*network, sums && options.overlap ? [&](std::size_t i) { rank_sum->after(i, on, gather); }
                                             : std::function<void(std::size_t)>());
