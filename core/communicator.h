@@ -27,16 +27,17 @@ class Communicator {
   virtual int size() const = 0;
 
   // All counts may be 0, on all ranks. Sums are of fp32 or bf16 elements, and every rank gets the same bits.
-  // data[i] = sum over ranks of data[i], for `count` elements.
-  virtual void all_reduce(void* data, std::size_t count, Dtype dtype, Stream stream) = 0;
-  // The same of several arrays, in one launch where the implementation can.
+  // data[i] = sum over ranks of data[i], for `count` elements, of each array. `mean`: the sum divided by size(), which is a
+  // power of two. NCCL sums all arrays in one launch.
   struct Array {
     void* data = nullptr;
     std::size_t count = 0;
     Dtype dtype = Dtype::f32;
+    bool mean = false;
   };
-  virtual void all_reduce(std::span<const Array> arrays, Stream stream) {
-    for (const Array& array : arrays) all_reduce(array.data, array.count, array.dtype, stream);
+  virtual void all_reduce(std::span<const Array> arrays, Stream stream) = 0;
+  void all_reduce(void* data, std::size_t count, Dtype dtype, Stream stream) {
+    all_reduce({{{.data = data, .count = count, .dtype = dtype}}}, stream);
   }
   // to[i] = sum over ranks of from[rank() * count + i]; `from` has size() * count elements.
   virtual void reduce_scatter(const void* from, void* to, std::size_t count, Dtype dtype, Stream stream) = 0;

@@ -16,8 +16,8 @@ namespace {
 
 using Ranks = std::vector<std::string>;
 
-// Returns the sum of all ranks' elements, added in fp32 in the order of ranks and rounded once.
-std::string sum(const Ranks& of_ranks, Dtype dtype) {
+// Returns the sum of all ranks' elements, or their mean, added in fp32 in the order of ranks and rounded once.
+std::string sum(const Ranks& of_ranks, Dtype dtype, bool mean) {
   const std::size_t bytes = of_ranks.at(0).size(), count = bytes / size_of(dtype);
   std::vector<float> total(count), values(count);
   decode(dtype, of_ranks[0].data(), count, total.data());
@@ -28,6 +28,9 @@ std::string sum(const Ranks& of_ranks, Dtype dtype) {
     }
     decode(dtype, of_ranks[r].data(), count, values.data());
     for (std::size_t i = 0; i < count; ++i) total[i] += values[i];
+  }
+  if (mean) {
+    for (float& value : total) value /= static_cast<float>(of_ranks.size());
   }
   std::string stored(bytes, '\0');
   encode(dtype, total.data(), count, stored.data());
@@ -49,9 +52,11 @@ class HostCommunicator : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
-  void all_reduce(void* data, std::size_t count, Dtype dtype, Stream stream) override {
-    const std::size_t bytes = bytes_of_sum(count, dtype);
-    enqueue({.from = data, .from_bytes = bytes, .to = data, .to_bytes = bytes}, summed(dtype), stream);
+  void all_reduce(std::span<const Array> arrays, Stream stream) override {
+    for (const Array& a : arrays) {
+      const std::size_t bytes = bytes_of_sum(a.count, a.dtype);
+      enqueue({.from = a.data, .from_bytes = bytes, .to = a.data, .to_bytes = bytes}, summed(a.dtype, a.mean), stream);
+    }
   }
 
   void reduce_scatter(const void* from, void* to, std::size_t count, Dtype dtype, Stream stream) override {
@@ -99,8 +104,8 @@ class HostCommunicator : public Communicator {
     return count * size_of(dtype);
   }
 
-  static Combine summed(Dtype dtype) {
-    return [dtype](const Ranks& of_ranks) { return sum(of_ranks, dtype); };
+  static Combine summed(Dtype dtype, bool mean = false) {
+    return [=](const Ranks& of_ranks) { return sum(of_ranks, dtype, mean); };
   }
 
   void enqueue(const Transfer& transfer, Combine combine, Stream stream) {

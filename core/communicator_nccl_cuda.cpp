@@ -126,22 +126,17 @@ class NcclCommunicator : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
-  void all_reduce(void* data, std::size_t count, Dtype dtype, Stream stream) override {
-    const ncclDataType_t type = type_of(dtype);
-    if (count > 0) finish(nccl().all_reduce(data, data, count, type, ncclSum, communicator_, stream), "all_reduce");
-  }
   void all_reduce(std::span<const Array> arrays, Stream stream) override {
-    if (arrays.size() == 1) return all_reduce(arrays[0].data, arrays[0].count, arrays[0].dtype, stream);
     finish(nccl().group_start(), "group_start");
     ncclResult_t failure = ncclSuccess;  // ncclInProgress is none: the calls end with the group
     for (const Array& a : arrays) {
       if (a.count == 0) continue;
-      const ncclResult_t result =
-          nccl().all_reduce(a.data, a.data, a.count, type_of(a.dtype), ncclSum, communicator_, stream);
+      const ncclResult_t result = nccl().all_reduce(a.data, a.data, a.count, type_of(a.dtype),
+                                                    a.mean ? ncclAvg : ncclSum, communicator_, stream);
       if (result != ncclSuccess && result != ncclInProgress) failure = result;
     }
     const ncclResult_t end = nccl().group_end();
-    finish(failure == ncclSuccess ? end : failure, "a group of all_reduce");
+    finish(failure == ncclSuccess ? end : failure, "all_reduce");
   }
   void reduce_scatter(const void* from, void* to, std::size_t count, Dtype dtype, Stream stream) override {
     const ncclDataType_t type = type_of(dtype);

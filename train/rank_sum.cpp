@@ -31,7 +31,7 @@ std::vector<GradientBucket> gradient_buckets(const nn::Parameters& parameters, i
 }
 
 RankSum::RankSum(Communicator& communicator, const nn::Parameters& parameters, const RankGradients& gradients,
-                 const std::vector<GradientBucket>& buckets, const Program& network, const Program& accumulate,
+                 const std::vector<GradientBucket>& buckets, const Program& network, const Program* accumulate,
                  bool sums_layers, bool timed)
     : communicator_(communicator),
       parameters_(parameters),
@@ -53,7 +53,8 @@ RankSum::RankSum(Communicator& communicator, const nn::Parameters& parameters, c
     }
     buckets_.push_back(std::move(bucket));
   }
-  LADDER_CHECK(accumulate.tape().operations().size() == operation);
+  LADDER_CHECK((accumulate == nullptr) == (gradients.batch == nullptr) && (accumulate || sums_layers));
+  LADDER_CHECK(!accumulate || accumulate->tape().operations().size() == operation);
   std::ranges::stable_sort(buckets_, {}, [](const Bucket& b) { return std::max(b.last_main, b.last_side); });
 }
 
@@ -77,12 +78,13 @@ void RankSum::find_last_operations(Bucket& bucket) const {
 
 Communicator::Array RankSum::array_of(const nn::GradientRange& range) const {
   const bool matrices = range.end <= parameters_.matrices_end();
-  const Region& region = sums_layers_ ? gradients_.layers : gradients_.batch;
+  const Region& region = sums_layers_ ? gradients_.layers : *gradients_.batch;
   const std::size_t offset = sums_layers_ ? parameters_.gradient_offset(range.begin, gradients_.stored)
                                           : static_cast<std::size_t>(range.begin) * sizeof(float);
   return {.data = static_cast<std::byte*>(region.base) + offset,
           .count = static_cast<std::size_t>(range.end - range.begin),
-          .dtype = sums_layers_ && matrices ? gradients_.stored : Dtype::f32};
+          .dtype = sums_layers_ && matrices ? gradients_.stored : Dtype::f32,
+          .mean = accumulate_ == nullptr};
 }
 
 void RankSum::after(std::size_t operation, Stream stream, const std::function<void(Stream)>& before_first) {
@@ -114,7 +116,8 @@ bool RankSum::finish(Stream stream) {
 
 void RankSum::enqueue(const Bucket& bucket, Stream stream) {
   const auto accumulate = [&] {
-    for (std::size_t i = 0; i < bucket.ranges.size(); ++i) accumulate_.enqueue(bucket.first + i, stream);
+    if (!accumulate_) return;
+    for (std::size_t i = 0; i < bucket.ranges.size(); ++i) accumulate_->enqueue(bucket.first + i, stream);
   };
   if (!sums_layers_) accumulate();
   if (bucket.begin) bucket.begin->mark(stream);

@@ -26,17 +26,18 @@ std::vector<GradientBucket> gradient_buckets(const nn::Parameters& parameters, i
 struct RankGradients {
   const Region& layers;  // as layers write them: matrices in `stored`, the others in fp32 (Parameters::gradient_offset)
   Dtype stored;
-  const Region& batch;  // [Parameters::size()] fp32: the mean over ranks and micro-batches
+  const Region* batch;  // [Parameters::size()] fp32: the mean over ranks and micro-batches; null: it stays in `layers`
 };
 
 class RankSum {
  public:
   // `network` writes gradients.layers; operation i of `accumulate` adds the i-th range of the buckets, divided by ranks
   // and micro-batches, to gradients.batch. Sums gradients.layers before it (one rounding of a matrix's gradient for each
-  // addition) if `sums_layers`, else gradients.batch after it. `timed`: a graph that captures the sums has marks around
-  // each. All arguments taken by reference must outlive this object.
+  // addition) if `sums_layers`, else gradients.batch after it. `accumulate` null, with gradients.batch null: the mean over
+  // ranks, whose number is a power of two, replaces gradients.layers. `timed`: a graph that captures the sums has marks
+  // around each. All arguments but `buckets` must outlive this object.
   RankSum(Communicator& communicator, const nn::Parameters& parameters, const RankGradients& gradients,
-          const std::vector<GradientBucket>& buckets, const Program& network, const Program& accumulate,
+          const std::vector<GradientBucket>& buckets, const Program& network, const Program* accumulate,
           bool sums_layers, bool timed = false);
 
   // Starts the sums of buckets that are complete once `operation` of the network, the newest enqueued, has run. Calls
@@ -74,7 +75,7 @@ class RankSum {
   const nn::Parameters& parameters_;
   RankGradients gradients_;
   const Program& network_;
-  const Program& accumulate_;
+  const Program* accumulate_;
   bool sums_layers_;
   std::vector<Bucket> buckets_;  // in the order of completion
   std::size_t started_ = 0;      // of the step that is being enqueued

@@ -1,6 +1,7 @@
 #include "train/step.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -51,7 +52,7 @@ struct Step::Impl {
         inputs("inputs", ranks() > 1 ? stop_offset + 256 : stop_offset),
         results("results", result_layout.bytes),
         layer_gradients("gradients of a micro-batch", parameters.gradient_offset(parameters.size(), stored())) {
-    if (ranks() > 1 || parts() > 1 || !update_reads_layers(promotions)) {
+    if (parts() > 1 || !update_reads_layers(promotions) || (ranks() > 1 && !sums_stay_in_layers())) {
       gradients = std::make_unique<OwnedRegion>("gradients", parameters.size() * sizeof(float));
     }
     allocate();
@@ -60,8 +61,8 @@ struct Step::Impl {
     if (gradients) accumulate_first = std::make_unique<Program>(accumulate_tape(true), promotions);
     if (parts() > 1) accumulate_more = std::make_unique<Program>(accumulate_tape(false), promotions);
     if (ranks() > 1) {
-      const Program& last = parts() > 1 ? *accumulate_more : *accumulate_first;
-      rank_sum.emplace(*options.communicator, parameters, RankGradients{layer_gradients, stored(), *gradients},
+      const Program* const last = parts() > 1 ? accumulate_more.get() : accumulate_first.get();
+      rank_sum.emplace(*options.communicator, parameters, RankGradients{layer_gradients, stored(), gradients.get()},
                        buckets(), *network, last, options.reduce != Dtype::f32, options.time_sums);
     }
     if (options.time_sums) marks.emplace();
@@ -83,6 +84,12 @@ struct Step::Impl {
   std::vector<GradientBucket> buckets() const {
     if (ranks() > 1) return gradient_buckets(parameters, options.buckets);
     return {{{0, parameters.matrices_end()}, {parameters.matrices_end(), parameters.size()}}};
+  }
+
+  // Returns true if --reduce bf16 leaves the mean over ranks where layers write gradients. A mean over another number of
+  // ranks would round once more.
+  bool sums_stay_in_layers() const {
+    return options.reduce == Dtype::bf16 && std::has_single_bit(static_cast<unsigned>(ranks()));
   }
 
   // Returns true if norm and AdamW can read the gradients as layers write them: in the storage dtype for matrices, in

@@ -90,6 +90,15 @@ std::string sums_of(int size, std::size_t begin, std::size_t count, int salt, Dt
   return stored(sums, dtype);
 }
 
+// Means over ranks in fp32: sums divided by the number of ranks.
+std::string means_of(int size, std::size_t count, int salt) {
+  const std::string sums = sums_of(size, 0, count, salt, Dtype::f32);
+  std::vector<float> values(count);
+  decode(Dtype::f32, sums.data(), count, values.data());
+  for (float& value : values) value /= static_cast<float>(size);
+  return stored(values, Dtype::f32);
+}
+
 std::string text_of(int rank, std::size_t bytes, int salt) {
   std::string text(bytes, '\0');
   for (std::size_t i = 0; i < bytes; ++i) text[i] = static_cast<char>(splitmix64(i + 1000 * (rank + 10 * salt)));
@@ -123,9 +132,9 @@ class Calls {
   void enqueue(Stream stream) const {
     ranks_.all_reduce(reduced_.data(), count_, dtype_, stream);
     copy_async(copied_.data(), reduced_.data(), count_ * size_of(dtype_), stream);
-    ranks_.all_reduce(
-        std::vector<Communicator::Array>{{first_.data(), count_, dtype_}, {second_.data(), count_ / 2, Dtype::f32}},
-        stream);
+    ranks_.all_reduce({{{.data = first_.data(), .count = count_, .dtype = dtype_},
+                        {.data = second_.data(), .count = count_ / 2, .mean = true}}},
+                      stream);
     ranks_.reduce_scatter(scattered_from_.data(), scattered_.data(), count_, dtype_, stream);
     ranks_.all_gather(gathered_from_.data(), gathered_.data(), count_, stream);
     auto* const part = static_cast<std::byte*>(gathered_in_place_.data()) + offset();
@@ -141,7 +150,7 @@ class Calls {
     if (reduced_.get() != sums) return "all_reduce";
     if (copied_.get() != sums) return "copy after all_reduce";
     if (first_.get() != sums_of(ranks_.size(), 0, count_, salt + 2, dtype_)) return "first array";
-    if (second_.get() != sums_of(ranks_.size(), 0, count_ / 2, salt + 3, Dtype::f32)) return "second array";
+    if (second_.get() != means_of(ranks_.size(), count_ / 2, salt + 3)) return "second array, a mean";
     if (scattered_.get() != sums_of(ranks_.size(), offset(), count_, salt + 1, dtype_)) return "reduce_scatter";
     std::string all, all_in_place;
     for (int r = 0; r < ranks_.size(); ++r) all += text_of(r, count_, salt);

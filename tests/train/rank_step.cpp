@@ -219,14 +219,18 @@ TEST_P(RankStep, MicroBatchesOfRanksAddUp) {
   EXPECT_LT(distance(parts.gradients, one.gradients), rounds ? 2e-2 : 1e-4);
 }
 
+// Two ranks leave the mean where layers write gradients; three accumulate the sum.
 TEST(RankStepSums, OfRoundedGradientsAreFurtherByOneRounding) {
   if (const char* reason = backend::unavailable()) GTEST_SKIP() << reason;
-  const Found exact = found_by_ranks(2, Dtype::bf16, {.steps = 1})[0];
-  const std::vector<Found> rounded = found_by_ranks(2, Dtype::bf16, {.steps = 1, .reduce = Dtype::bf16});
-  EXPECT_EQ(rounded[0].gradients, rounded[1].gradients);
-  const double found = distance(rounded[0].gradients, exact.gradients);
-  EXPECT_GT(found, 1e-5);
-  EXPECT_LT(found, 1.0 / 512);  // half a unit in the last place of bf16's 8 bits, at most
+  for (const int size : {2, 3}) {
+    const Found exact = found_by_ranks(size, Dtype::bf16, {.steps = 1})[0];
+    const std::vector<Found> rounded = found_by_ranks(size, Dtype::bf16, {.steps = 1, .reduce = Dtype::bf16});
+    EXPECT_EQ(rounded[0].gradients, rounded[1].gradients) << size;
+    const double found = distance(rounded[0].gradients, exact.gradients);
+    EXPECT_GT(found, 1e-5) << size;
+    EXPECT_LT(found, 1.0 / 512) << size;  // half a unit in the last place of bf16's 8 bits, at most
+    EXPECT_NEAR(rounded[0].norm, exact.norm, exact.norm / 512) << size;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, RankStep, ::testing::Values(Dtype::f32, Dtype::bf16),
