@@ -3,19 +3,24 @@
     unet_speed.py --json OUT.json                 every variant
     unet_speed.py --only graph --json OUT.json    torch.compile, bf16, channels_last, the whole step in one CUDA graph
     unet_speed.py --sample --json OUT.json        64 images by 50 steps of DDIM, compiled, in CUDA graphs
+    unet_speed.py --gpus 2 --batch 64 --only graph --json OUT.json      DistributedDataParallel, 32 images a GPU
 
 A step draws noise and t, noises the images, runs forward, loss and backward, clips at 1.0, updates by fused AdamW and
 foreach EMA. A variant is a process of its own: one that fails or takes too long is recorded with its error, the others
 still run. After warm-up, CUDA events between steps give the times; median and quartiles of them are recorded. Memory is
-PyTorch's own count of its peak, allocated and reserved, from building the model on.
+PyTorch's own count of its peak, allocated and reserved, from building the model on. With several GPUs, all of that is
+rank 0's, whose steps wait for those of the others.
 """
 
+import os
+import socket
 import statistics
 import sys
 
 import numpy_and_torch  # noqa: F401
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 import speed
 import unet
@@ -35,16 +40,25 @@ VARIANTS = {
 }
 SAMPLING = ("sample", "sample_eager")  # with --sample
 CLIP, EMA_RATE, SAMPLER_STEPS = 1.0, 0.9999, 50
+RANKS_WARM_UPS = 11  # calls of DistributedDataParallel before a capture: PyTorch's notes on CUDA graphs
 SCHEMA = "ladder.pytorch-speed/1"  # results/SCHEMA.md
 
 
 def prepared(options, device, channels_last):
-    """The model on its device, and random images [n, 3, h, w] of 256 levels."""
+    """The model on its device, and this rank's random images [n, 3, h, w] of 256 levels."""
     config = unet.CONFIGS[options.config]
     torch.manual_seed(0)
     layout = torch.channels_last if channels_last else torch.contiguous_format
     model = unet.UNet(config, explicit_attention=options.attention == "explicit").to(device).to(memory_format=layout)
-    images = torch.randint(0, 256, (options.batch, 3, config.image_size, config.image_size), device=device) / 127.5 - 1
+    shape = (options.batch // options.gpus, 3, config.image_size, config.image_size)
+    images = torch.randint(0, 256, shape, device=device) / 127.5 - 1
+    if options.gpus > 1:
+        of_rank = (
+            {"device_ids": [torch.cuda.current_device()], "bucket_cap_mb": options.bucket_mb}
+            if device.type == "cuda"
+            else {}
+        )
+        model = DistributedDataParallel(model, gradient_as_bucket_view=True, **of_rank)
     return model, images.to(memory_format=layout)
 
 
@@ -71,7 +85,8 @@ def measure_step(options, device):
         t = torch.randint(0, 1000, (len(x0),), device=device)
         return step(x0, t, torch.randn_like(x0))
 
-    call = Graph(whole) if graphed else whole
+    warm_ups = RANKS_WARM_UPS if options.gpus > 1 else WARM_UPS
+    call = Graph(whole, warm_ups) if graphed else whole
     started = waited(device)
     first, norm = (value.item() for value in call())
     for _ in range(options.warm_up):
@@ -128,8 +143,25 @@ def measure_sampling(options, device):
 
 
 def one(options):
-    """The variant that --variant names, in this process."""
+    """The variant that --variant names, in this process, or in one for each GPU."""
+    if options.gpus == 1:
+        return of_rank(0, options)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    os.environ.update({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+    os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"  # its checks end a capture: PyTorch's notes on CUDA graphs
+    return torch.multiprocessing.spawn(of_rank, (options,), nprocs=options.gpus)
+
+
+def of_rank(rank, options):
+    """The variant on GPU `rank`; rank 0 writes the record."""
+    if torch.cuda.is_available():
+        torch.cuda.set_device(rank)
     device = common.device_of(options)
+    if options.gpus > 1:
+        backend = "nccl" if device.type == "cuda" else "gloo"
+        torch.distributed.init_process_group(backend, rank=rank, world_size=options.gpus)
     _, _, compiled, graphed = VARIANTS.get(options.variant, (None, True, options.variant == "sample", False))
     speed.refuse_compile_on_cpu(device, compiled)
     if graphed:
@@ -141,7 +173,11 @@ def one(options):
             "peak_allocated_mib": torch.cuda.max_memory_allocated() / 2**20,
             "peak_reserved_mib": torch.cuda.max_memory_reserved() / 2**20,
         }
-    common.save_json(options.json, told)
+    if rank == 0:
+        common.save_json(options.json, told)
+    if options.gpus > 1:
+        torch.distributed.barrier()
+        os._exit(0)  # a communicator that a graph holds waits for ever in its end
 
 
 def every(options, words):
@@ -149,7 +185,10 @@ def every(options, words):
     unknown = [name for name in options.only or [] if name not in names]
     if unknown:
         raise common.Refusal(f"no variant '{unknown[0]}'; there are {', '.join(names)}")
-    how = {name: getattr(options, name) for name in ("config", "batch", "attention", "max_autotune", "inductor")}
+    how = {
+        name: getattr(options, name)
+        for name in ("config", "batch", "gpus", "bucket_mb", "attention", "max_autotune", "inductor")
+    }
     record = {**common.record_of(SCHEMA), **how, "clip": CLIP, "ema_rate": EMA_RATE}
     return speed.every(__file__, words, options, options.only or names, record, line_of)
 
@@ -172,6 +211,8 @@ def main(arguments=None):
     )
     parser.add_argument("--sample", action="store_true", help="time the sampler instead")
     parser.add_argument("--batch", type=int, help="images (default 32, of --sample 64)")
+    parser.add_argument("--gpus", type=int, default=1, help="of DistributedDataParallel (default 1: without it)")
+    parser.add_argument("--bucket-mb", type=float, default=25, help="of its gradients (default 25, PyTorch's)")
     parser.add_argument("--steps", type=int, default=100, help="that are timed (default 100)")
     parser.add_argument("--warm-up", type=int, default=10, help="steps before them (default 10)")
     parser.add_argument("--loops", type=int, default=5, help="of the sampler (default 5)")
@@ -181,6 +222,8 @@ def main(arguments=None):
     options.batch = options.batch or (64 if options.sample else 32)
     if options.steps < 2 or options.warm_up < WARM_UPS + 1 or options.loops < 1 or options.batch < 1:
         parser.error(f"--steps from 2, --warm-up from {WARM_UPS + 1}, --loops and --batch from 1")
+    if options.gpus < 1 or options.batch % options.gpus or (options.gpus > 1 and options.sample):
+        parser.error("--gpus from 1, of which --batch is a multiple, without --sample")
     if options.variant and not options.json:
         parser.error("--variant needs --json")
     return common.run(one, options) if options.variant else common.run(every, options, words)

@@ -60,16 +60,16 @@ class Step:
 
 
 class Graph:
-    """Wrapper of `function`, which has no arguments and changes tensors in place. The first WARM_UPS calls run it
+    """Wrapper of `function`, which has no arguments and changes tensors in place. The first `warm_ups` calls run it
     directly; later calls replay one CUDA graph, captured on the current stream (not the default stream: see
     unet_common.device_of)."""
 
-    def __init__(self, function):
-        self.function, self.calls, self.graph, self.out = function, 0, None, None
+    def __init__(self, function, warm_ups=WARM_UPS):
+        self.function, self.warm_ups, self.calls, self.graph, self.out = function, warm_ups, 0, None, None
 
     def __call__(self):
         """Returns the function's result; once captured, the capture's result, which replays overwrite."""
-        if self.calls < WARM_UPS:
+        if self.calls < self.warm_ups:
             self.out = self.function()
         else:
             if self.graph is None:
@@ -82,7 +82,8 @@ class Graph:
         """Capture a call without running it."""
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
+        # NCCL's watchdog queries events on a thread of its own, which must not end the capture.
+        with torch.cuda.graph(graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
             self.out = self.function()
         torch.cuda.synchronize()
         self.graph = graph

@@ -116,6 +116,7 @@ std::vector<Found> found_by_ranks(int size, Dtype dtype, const Choice& choice = 
     });
   }
   std::vector<Found> found;
+  found.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) found.push_back(unpacked(processes.said(rank)));
   return found;
 }

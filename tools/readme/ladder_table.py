@@ -26,7 +26,16 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from cli import digests, files, options
-from readme import front_page, ladder_columns, ladder_groups, ladder_picture, loss_curves, torch_tables, train_budget
+from readme import (
+    front_page,
+    ladder_columns,
+    ladder_groups,
+    ladder_picture,
+    loss_curves,
+    rank_table,
+    torch_tables,
+    train_budget,
+)
 from readme.generated import is_shown
 from records.record_files import BadRecord, read
 
@@ -104,12 +113,15 @@ def _not_retired(root, rows):
 
 
 def _of_training(root):
-    """The same of train/README.md."""
+    """The same of train/README.md and docs/several_gpus.md."""
+    texts, pictures = {}, {}
     page = root / "train" / "README.md"
-    if not page.exists():
-        return {}, {}
-    text, pictures = loss_curves.filled(root, train_budget.filled(root, page.read_text(encoding="utf-8")))
-    return {page: text}, pictures
+    if page.exists():
+        texts[page], pictures = loss_curves.filled(root, train_budget.filled(root, page.read_text(encoding="utf-8")))
+    page = root / rank_table.PAGE
+    if page.exists():
+        texts[page] = rank_table.filled(root, page.read_text(encoding="utf-8"))
+    return texts, pictures
 
 
 def _picture_links(groups, folder):
