@@ -14,7 +14,6 @@
 #include <iostream>
 #include <random>
 
-#include "dev/ptx/bulk_copy.h"
 #include "dev/ptx/setmaxnreg.h"
 #include "dev/ptx/tma.h"
 #include "dev/ptx/wgmma.h"
@@ -319,56 +318,6 @@ TEST(Tma, maps_that_the_driver_refuses_are_refused) {
   EXPECT_TRUE(contains(refusal({64, 0}, {64, 1}), "dimension 1 has 0"));
   EXPECT_TRUE(contains(refusal({64, 8}, {64}), "a box of 1"));
   EXPECT_TRUE(contains(refusal({8, 8, 8, 8, 8, 8}, {8, 1, 1, 1, 1, 1}), "6 dimensions"));
-}
-
-// Copies `bytes` from `from` + `from_offset` to byte `to_offset` of shared memory, and from there to `out`.
-__global__ void bulk_kernel(const unsigned char* from, int from_offset, int to_offset, unsigned bytes,
-                            unsigned char* out) {
-  LADDER_DYN_SMEM(smem);
-  auto* const full = reinterpret_cast<ptx::Mbarrier*>(smem);
-  if (threadIdx.x == 0) {
-    ptx::mbarrier_init(full, 1);
-    ptx::mbarrier_fence_init();
-  }
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    ptx::mbarrier_arrive_expect_tx(full, bytes);
-    ptx::bulk_copy(smem + to_offset, from + from_offset, bytes, full);
-  }
-  ptx::mbarrier_wait(full, 0);
-  for (unsigned i = threadIdx.x; i < bytes; i += blockDim.x) out[i] = smem[to_offset + i];
-}
-
-TEST(BulkCopy, brings_the_bytes_in_every_schedule) {
-  std::vector<unsigned char> values(4096);
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<unsigned char>(i * 7 % 251);
-  const Device<unsigned char> tensor(values);
-  for (const std::string& schedule : schedules(2)) {
-    const Scoped scoped(schedule);
-    for (const unsigned bytes : {16u, 48u, 2064u}) {
-      std::vector<unsigned char> out(bytes);
-      launch(bulk_kernel, {1, 64, 4096}, nullptr, tensor.data(), 32, 1040, bytes, out.data());
-      EXPECT_TRUE(std::equal(out.begin(), out.end(), values.begin() + 32)) << schedule << " " << bytes;
-    }
-  }
-}
-
-TEST(BulkCopy, misuse_is_named) {
-  const Device<unsigned char> tensor(std::vector<unsigned char>(256));
-  const auto report = [&](int from_offset, int to_offset, unsigned bytes) -> std::string {
-    std::vector<unsigned char> out(4096);
-    try {
-      launch(bulk_kernel, {1, 32, 1024}, nullptr, tensor.data(), from_offset, to_offset, bytes, out.data());
-    } catch (const simt::Fault& fault) {
-      return fault.what();
-    }
-    return "accepted";
-  };
-  EXPECT_EQ(report(16, 128, 64), "accepted");
-  EXPECT_TRUE(contains(report(8, 128, 64), "source is not aligned to 16"));
-  EXPECT_TRUE(contains(report(16, 136, 64), "destination is not aligned to 16"));
-  EXPECT_TRUE(contains(report(16, 128, 24), "24 bytes"));
-  EXPECT_TRUE(contains(report(16, 1008, 64), "not within the block's dynamic shared memory"));
 }
 
 enum class TmaMisuse { aligned, outside, rank, unannounced, twice_announced, unwaited, static_memory };

@@ -237,7 +237,7 @@ void Block::pause() {
 }
 
 void Block::sleep(Where where) {
-  if (schedule_ == Schedule::random) return cluster_.leave(running());
+  if (schedule_ == Schedule::random || schedule_ == Schedule::late) return cluster_.leave(running());
   wait_for(cluster_.add_sleeper(), "__nanosleep", where);
 }
 

@@ -76,8 +76,6 @@ class CopyEngine {
   // Start a copy from a tensor. The running thread may be of any block of the cluster; the addresses are this block's.
   void load(void* shared, const TensorMap& map, std::uint64_t* barrier, std::initializer_list<int> coordinates,
             Where where);
-  // Start a copy of `bytes` from `global`, by a thread of this block.
-  void copy(void* shared, const void* global, std::uint32_t bytes, std::uint64_t* barrier, Where where);
   // Start a store of at most kMaxStored bytes that passed check_cluster_access(). The running thread may be of any
   // block of the cluster.
   void store(void* shared, const void* value, int bytes, std::uint64_t* barrier, Where where);
@@ -96,7 +94,6 @@ class CopyEngine {
   struct Copy {
     const char* what;  // name of the instruction
     TensorMap map;
-    const void* source = nullptr;  // of a copy without a map
     unsigned char* destination;
     std::uint32_t bytes;
     std::uint64_t* barrier;

@@ -8,7 +8,6 @@
 #include "core/early_tensors.h"
 #include "core/error.h"
 #include "core/simt/block.h"
-#include "core/simt/bulk_copy.h"
 #include "core/simt/cluster.h"
 #include "core/simt/order.h"
 #include "core/simt/sanitizer.h"
@@ -135,37 +134,6 @@ void CopyEngine::load(void* shared, const TensorMap& map, std::uint64_t* barrier
   begin(copy, agent);
 }
 
-void bulk_copy(void* shared, const void* global, std::uint32_t bytes, std::uint64_t* barrier, Where where) {
-  detail::active("cp.async.bulk", where).hopper().copies.copy(shared, global, bytes, barrier, where);
-}
-
-void CopyEngine::copy(void* shared, const void* global, std::uint32_t bytes, std::uint64_t* barrier, Where where) {
-  if (!running().waited) {
-    block_.fault("cp.async.bulk before griddepcontrol.wait: the kernel in front may not have written the memory yet",
-                 where);
-  }
-  detail::check_aligned(shared, kRunBytes, "cp.async.bulk: destination is not aligned to 16 bytes", where);
-  detail::check_aligned(global, kRunBytes, "cp.async.bulk: source is not aligned to 16 bytes", where);
-  if (bytes == 0 || bytes % kRunBytes != 0) {
-    block_.fault(fmt::format("cp.async.bulk: {} bytes; a positive multiple of 16 is right", bytes), where);
-  }
-  if (!block_.in_dynamic(shared, bytes)) {
-    block_.fault(fmt::format("cp.async.bulk: the {} bytes are not within the block's dynamic shared memory", bytes),
-                 where);
-  }
-  Copy copy{.what = "cp.async.bulk",
-            .source = global,
-            .destination = static_cast<unsigned char*>(shared),
-            .bytes = bytes,
-            .barrier = barrier,
-            .where = where};
-  const order::Agent agent = order::copy_into(block_);
-  std::memset(copy.destination, kPoison, bytes);
-  order::async_wrote(agent, copy.destination, bytes, /*generic_proxy=*/false, where);
-  if constexpr (order::kChecked) order::async_read(agent, static_cast<const unsigned char*>(global), bytes, where);
-  begin(copy, agent);
-}
-
 void CopyEngine::store(void* shared, const void* value, int bytes, std::uint64_t* barrier, Where where) {
   Copy copy{.what = "st.async",
             .destination = static_cast<unsigned char*>(shared),
@@ -181,7 +149,7 @@ void CopyEngine::store(void* shared, const void* value, int bytes, std::uint64_t
 
 // Its destination is poisoned already, which whoever waits for the copy sees as well.
 void CopyEngine::begin(Copy copy, order::Agent agent) {
-  const bool stores = copy.map.rank == 0 && copy.source == nullptr;  // what the thread had
+  const bool stores = copy.map.rank == 0;  // what the thread had
   block_.hopper().mbarriers.begin_copy(copy.barrier, agent, stores, copy.what, copy.where);
   copy.deadline = draw_deadline();
   copy.by = running().block;
@@ -226,12 +194,6 @@ void CopyEngine::land_one() {
 void CopyEngine::land(const Copy& copy) {
   if (copy.map.rank > 0) {
     land_box(copy);
-  } else if (copy.source != nullptr) {
-    block_.cluster().open_memory();
-    if (sanitizer::poisoned(static_cast<const unsigned char*>(copy.source), copy.bytes)) {
-      block_.fault("cp.async.bulk: the source reaches beyond its memory", copy.where, copy.thread);
-    }
-    std::memcpy(copy.destination, copy.source, copy.bytes);
   } else {
     std::memcpy(copy.destination, copy.stored, copy.bytes);
   }
