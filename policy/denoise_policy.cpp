@@ -26,8 +26,6 @@
 namespace ladder::denoise {
 namespace {
 
-constexpr int kTimedAnswers = 1000;
-
 struct Options {
   std::filesystem::path policy;
   std::string config;
@@ -41,6 +39,7 @@ struct Options {
   Dtype dtype = Dtype::f32;
   std::string use;
   bool graph = true;
+  LatencyOptions latency;
 };
 
 nlohmann::json scheduler_fields(const Options& o, const PolicyFile& file) {
@@ -108,11 +107,16 @@ void time_answers(const Options& o, const PolicyFile& file, const SamplingSchedu
                   const std::vector<float>& observed) {
   const std::size_t actions = std::size_t{1} * samples * file.network.horizon * file.network.action_dim;
   std::int64_t number = 0;
+  const std::string how = o.latency.every_ms > 0 ? fmt::format(", one every {:g} ms", o.latency.every_ms) : "";
+  if (!how.empty()) {
+    fmt::print("{} answers{}: about {:.0f} s\n", o.latency.count, how, 1e-3 * o.latency.every_ms * o.latency.count);
+    static_cast<void>(std::fflush(stdout));
+  }
   const Latency latency = measure_latency(
-      kTimedAnswers, [&] { policy.answer(observed, o.seed, ++number); }, observed.size() * sizeof(float),
+      o.latency, [&] { policy.answer(observed, o.seed, ++number); }, observed.size() * sizeof(float),
       actions * sizeof(float));
-  fmt::print("{} answers, host to host: {}\nan empty graph: {}\n", kTimedAnswers, summary(latency.answers_ms),
-             summary(latency.empty_ms));
+  fmt::print("{} answers{}, host to host: {}\nan empty graph after each: {}\n", o.latency.count, how,
+             summary(latency.answers_ms), summary(latency.empty_ms));
   if (o.json.empty()) return;
   write_latency(o.json,
                 {{"dims", file.network.dims},
@@ -124,7 +128,8 @@ void time_answers(const Options& o, const PolicyFile& file, const SamplingSchedu
                  {"samples", samples},
                  {"dtype", name(o.dtype)},
                  {"step", policy.step()},
-                 {"graph", o.graph}},
+                 {"graph", o.graph},
+                 {"every_ms", o.latency.every_ms}},
                 latency);
   fmt::print("wrote {}\n", o.json.string());
 }
@@ -264,7 +269,12 @@ int run(int argc, char** argv) {
   io::add_choice<bool>(app, "--graph", o.graph, {{"on", true}, {"off", false}},
                        "on: an answer is one CUDA graph; off: the same bits, launch by launch");
   app.add_flag("--explain", o.explain, "print which version every operation of a step runs, and why, and leave");
-  auto* const time = app.add_flag("--time", o.time, "besides: how long 1000 answers take, host to host");
+  auto* const time = app.add_flag("--time", o.time, "besides: how long answers take, host to host");
+  add("--answers", o.latency.count, "[1, 1000000]", "of --time")->needs(time)->capture_default_str();
+  add("--every", o.latency.every_ms, "[0, 60000]",
+      "of --time: milliseconds from an answer's begin to the next; 0: back to back")
+      ->needs(time)
+      ->capture_default_str();
   app.option_defaults()->group("what is written");
   app.add_option("--out", o.out, "actions, fp32 [n, horizon, d]")->capture_default_str()->type_name("FILE.npy");
   app.add_flag("--all", o.all, "LeRobot's folder: every action of the horizon, not only those to execute");

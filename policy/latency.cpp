@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <thread>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -15,22 +16,18 @@
 namespace ladder::denoise {
 namespace {
 
-std::vector<double> timed(int count, const std::function<void()>& run) {
-  constexpr int kWarmUp = 20;
-  using Clock = std::chrono::steady_clock;
-  std::vector<double> ms;
-  for (int i = 0; i < kWarmUp; ++i) run();
-  for (int i = 0; i < count; ++i) {
-    const auto began = Clock::now();
-    run();
-    ms.push_back(std::chrono::duration<double, std::milli>(Clock::now() - began).count());
-  }
-  return ms;
+using Clock = std::chrono::steady_clock;
+
+double ms_of(const std::function<void()>& run) {
+  const auto began = Clock::now();
+  run();
+  return std::chrono::duration<double, std::milli>(Clock::now() - began).count();
 }
 
 }  // namespace
 
-Latency measure_latency(int count, const std::function<void()>& answer, std::size_t bytes_in, std::size_t bytes_out) {
+Latency measure_latency(const LatencyOptions& options, const std::function<void()>& answer, std::size_t bytes_in,
+                        std::size_t bytes_out) {
   const OwnedRegion region("an empty graph's copies", std::max(bytes_in, bytes_out));
   const PinnedBuffer in(bytes_in), out(bytes_out);
   const OwnedStream queue;
@@ -41,9 +38,21 @@ Latency measure_latency(int count, const std::function<void()>& answer, std::siz
     copy_out_async(out.data(), region.base, bytes_out, queue);
     queue.synchronize();
   };
+  constexpr int kWarmUp = 20;
+  for (int i = 0; i < kWarmUp; ++i) {
+    answer();
+    replay();
+  }
+  const auto period =
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(options.every_ms));
   Latency latency;
-  latency.answers_ms = timed(count, answer);
-  latency.empty_ms = timed(count, replay);
+  auto next = Clock::now() + period;
+  for (int i = 0; i < options.count; ++i) {
+    std::this_thread::sleep_until(next);
+    next = std::max(next + period, Clock::now());  // an answer that is late delays those after it
+    latency.answers_ms.push_back(ms_of(answer));
+    latency.empty_ms.push_back(ms_of(replay));
+  }
   return latency;
 }
 

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,12 +12,19 @@ namespace ladder::denoise {
 
 struct Latency {
   std::vector<double> answers_ms;  // in the order of measurement
-  std::vector<double> empty_ms;    // baseline: a graph that only fills four bytes, with the same copies
+  std::vector<double> empty_ms;    // after each answer: a graph that only fills four bytes, with the same copies
 };
 
-// Measures `count` calls of `answer`, and as many replays of an empty graph whose copies have `bytes_in` and
-// `bytes_out` bytes, an answer's sizes.
-Latency measure_latency(int count, const std::function<void()>& answer, std::size_t bytes_in, std::size_t bytes_out);
+struct LatencyOptions {
+  int count = 1000;     // answers
+  double every_ms = 0;  // from an answer's begin to the next one's, as a controller asks; 0: back to back
+};
+
+// Measures calls of `answer`, and after each of them a replay of an empty graph whose copies have `bytes_in` and `bytes_out`
+// bytes, an answer's sizes: what is slow in both is the host or the driver. Asked every so often, an answer begins with idle
+// clocks.
+Latency measure_latency(const LatencyOptions& options, const std::function<void()>& answer, std::size_t bytes_in,
+                        std::size_t bytes_out);
 
 // Returns "median 12.3 ms, p99 12.9, worst 14.1".
 std::string summary(std::vector<double> ms);

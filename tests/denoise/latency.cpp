@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <exception>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <thread>
+#include <vector>
 
 #include "tests/denoise/tiny.h"
 #include "tests/files.h"
@@ -20,11 +24,28 @@ class LatencyRecord : public test::NeedsDevice {};
 TEST_F(LatencyRecord, HasEveryAnswer) {
   int answers = 0;
   const Latency latency = measure_latency(
-      3, [&] { ++answers; }, 8, 4);
+      {.count = 3}, [&] { ++answers; }, 8, 4);
   EXPECT_EQ(latency.answers_ms.size(), 3U);
   EXPECT_EQ(latency.empty_ms.size(), 3U);
   EXPECT_GT(answers, 3);  // the first ones are not counted
   for (const double ms : latency.empty_ms) EXPECT_GT(ms, 0);
+}
+
+// The clock that answers follow does not move with their lengths.
+TEST_F(LatencyRecord, ControllerAsksByTheClock) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kCount = 6;
+  constexpr double kEveryMs = 20;
+  std::vector<Clock::time_point> begins;
+  const auto answer = [&] {
+    begins.push_back(Clock::now());
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  };
+  const Latency latency = measure_latency({.count = kCount, .every_ms = kEveryMs}, answer, 8, 4);
+  ASSERT_GE(begins.size(), static_cast<std::size_t>(kCount));
+  const std::chrono::duration<double, std::milli> span = begins.back() - begins[begins.size() - kCount];
+  EXPECT_GE(span.count(), (kCount - 2) * kEveryMs);                    // the first may be late
+  EXPECT_LT(*std::ranges::min_element(latency.answers_ms), kEveryMs);  // the wait does not count
 }
 
 // 201 answers in no order, of 1 to 201 ms: 100 of them are faster than the median, 2 slower than the 99th percentile.
