@@ -53,12 +53,10 @@ def prepared(options, device, channels_last):
     shape = (options.batch // options.gpus, 3, config.image_size, config.image_size)
     images = torch.randint(0, 256, shape, device=device) / 127.5 - 1
     if options.gpus > 1:
-        of_rank = (
-            {"device_ids": [torch.cuda.current_device()], "bucket_cap_mb": options.bucket_mb}
-            if device.type == "cuda"
-            else {}
+        gpu = [torch.cuda.current_device()] if device.type == "cuda" else None
+        model = DistributedDataParallel(
+            model, device_ids=gpu, bucket_cap_mb=options.bucket_mb, gradient_as_bucket_view=True
         )
-        model = DistributedDataParallel(model, gradient_as_bucket_view=True, **of_rank)
     return model, images.to(memory_format=layout)
 
 
